@@ -61,6 +61,7 @@ from innet.sim.state import (
     control_at,
     controls_view,
     copy_bytes,
+    count_delay,
     data_at,
     floats_view,
     flow_at,
@@ -573,12 +574,8 @@ def _count_packet(state: Any, host: int, row: int, now: int) -> None:
     if get_number(data, at, 2) != STAMP_MARK or number >= state.flow_count:
         return
     flow, delay = flow_at(state, number), now - get_number(data, at + 8, 8)
-    if flow.is_stamped and which < flow.sent and 0 <= delay <= now:
-        flow.received += 1
-        flow.delay += delay
-        flow.longest = max(flow.longest, delay)
-        if flow.log >= 0:
-            ints_view(state.log, MANY)[flow.log + which] = delay
+    if flow.is_stamped and which < flow.packets and 0 <= delay <= now:
+        count_delay(state, number, which, delay)
 
 
 @njit(cache=True, nogil=True)

@@ -759,11 +759,10 @@ class Messenger:
         self._senders, self._receivers = make_rows(rules, 0)
         self.record["words"] = self._senders.sacked.shape[1]
         # A row for each connection of a host that takes the network, and one more.
-        takes_network = source != destination
-        if gpus is not None:
-            takes_network &= local < 0
-        _, firsts = np.unique(connection[takes_network], return_index=True)
-        self._more_rows(1 + np.bincount(source[takes_network][firsts], minlength=hosts))
+        takes_network = (source != destination) & (local < 0 if len(local) else True)
+        senders = np.full(count, -1, np.int64)
+        senders[connection[takes_network]] = source[takes_network]
+        self._more_rows(1 + np.bincount(senders[senders >= 0], minlength=hosts))
         self._more_timers(_FIRST_TIMERS)
         begin(self.record)
 

@@ -111,6 +111,7 @@ class RunRecorder:
         self._before = sum(link.packets for link in simulation.link_counts())
         self.watched, cells = _watched(switches, watch or {})
         self._first_values = tuple(int(cell[0]) for _, cell in cells)
+        self._watched_switches = np.array([switch for switch, _ in cells], np.int64)
         self._ways = {
             number: WayRecorder(switch.state)
             for number, switch in enumerate(switches.values())
@@ -138,8 +139,8 @@ class RunRecorder:
         self._frame_of.append(frames)
         self._kept += len(rows)
         if self._kept > self._limit:
-            # Nodes take turns within a window, so that only what comes before it is complete.
-            self._until = self._simulation.window_begin
+            # Links carry some packets later than they were put: what comes before now is complete.
+            self._until = self._simulation.happened
             self._waiting = self._simulation.waiting_packets()
             self._simulation.stop_trace()
 
@@ -160,8 +161,9 @@ class RunRecorder:
         lines, frames = np.zeros(0, TRACE), np.zeros(0, np.int64)
         if self._lines:
             lines, frames = np.concatenate(self._lines), np.concatenate(self._frame_of)
-        # Step 1: all that was traced, in order of time, and when the recording ends.
-        order = np.argsort(lines["time"], kind="stable")
+        # Step 1: all that was traced, by time and then by node, and when the recording ends.
+        links = simulation.link_ends()
+        order = np.lexsort((self._nodes_of(lines, links), lines["time"]))
         lines, frames = lines[order], frames[order]
         carried = sum(link.packets for link in simulation.link_counts()) - self._before
         end = self._until
@@ -172,7 +174,6 @@ class RunRecorder:
             elif len(lines):  # time may pass for long after the last packet has arrived
                 end = max(end, int(lines["arrives"].max()), int(lines["again"].max()))
         # Step 2: what became of each packet, and what caused it.
-        links = simulation.link_ends()
         runs = [self._switches[name] is not None for name in self._names.switches]
         fates = _Fates(lines, links, runs, end)
         fates.follow_flows()
@@ -180,7 +181,7 @@ class RunRecorder:
         fates.settle(self._waiting or simulation.waiting_packets())
         times = lines["time"][lines["fate"] <= DAMAGED]
         if len(times) > self._limit:
-            end = int(times[self._limit])
+            end = min(end, int(times[self._limit]))
         last = end if self._until is None else end - 1
         is_packet = (lines["fate"] <= DAMAGED) & (lines["time"] <= last)
         packets, frames, fate = lines[is_packet], frames[is_packet], fates.fate[is_packet]
@@ -189,9 +190,11 @@ class RunRecorder:
         rows = np.append(np.where(is_packet, np.cumsum(is_packet) - 1, -1), -1)
         full = np.flatnonzero((lines["fate"] == FULL) & (lines["time"] <= last))
         changed = lines[(lines["fate"] == CHANGED) & (lines["time"] <= last)]
-        # Step 3: bytes, and where headers lie in them.
-        used, frames = np.unique(frames, return_inverse=True)
-        kept = [self._frames[number] for number in used.tolist()]
+        # Step 3: bytes, in the order of their first packets, and where headers lie in them.
+        used, first, frames = np.unique(frames, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        frames = np.argsort(order)[frames]
+        kept = [self._frames[number] for number in used[order].tolist()]
         layouts, layout_of = self._layouts(kept, frames, packets["link"], links)
         cut, kept = _fitting(kept)
         names, nodes = self._nodes()
@@ -247,6 +250,20 @@ class RunRecorder:
             layouts=layouts,
             ways=ways,
         )
+
+    def _nodes_of(self, lines: NDArray[Any], links: Sequence[LinkEnds]) -> NDArray[np.int64]:
+        """The node that wrote each line: switches, then hosts."""
+        switches = len(self._switches)
+        sources = [
+            end.number + (0 if end.kind == "switch" else switches)
+            for end in (link.source for link in links)
+        ]
+        link = lines["link"].astype(np.int64)
+        node = np.array(sources, np.int64)[np.maximum(link, 0)]
+        node[lines["fate"] == UNCONNECTED] = -1 - link[lines["fate"] == UNCONNECTED]
+        is_changed = lines["fate"] == CHANGED
+        node[is_changed] = self._watched_switches[-1 - link[is_changed]]
+        return node
 
     def _ways_of(self, fates: _Fates) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
         """Ways through programs, and that of each line; -1: it has none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,6 @@ from innet.sim.links import wire_time
 from innet.switch.traffic_manager import FOREVER
 
 _FRAMES = 256  # packets that a host takes at once, at most
-
-
-class NetworkMemory(Protocol):
-    """The arrays of a ``Simulation`` that its hosts' ports use."""
-
-    states: NDArray[Any]
-    hosts: NDArray[Any]
-    links: NDArray[Any]
-    data: NDArray[np.uint8]
 
 
 class ScriptedHost(ABC):
@@ -94,11 +85,16 @@ class ScriptPort:
         self._frames = np.zeros(_FRAMES * self._stride, np.uint8)
         self._ends, self._times = np.zeros(_FRAMES, np.int64), np.zeros(_FRAMES, np.int64)
 
+    def _states(self) -> NDArray[Any]:
+        """The STATE of the host's part of the network, (1,)."""
+        states: NDArray[Any] = self._memory.of_host(self.number)
+        return states
+
     def take(self, until: int) -> list[tuple[int, bytes]]:
         """The packets that come before ``until``: when their last bits have, and their bytes."""
         taken: list[tuple[int, bytes]] = []
         frames, ends, times = self._frames, self._ends, self._times
-        states, host = self._memory.states, self.number
+        states, host = self._states(), self.number
         while count := take_frames(states, host, until, frames, ends, times):
             stops = ends[:count].tolist()
             data = frames[: stops[-1]].tobytes()
@@ -114,9 +110,9 @@ class ScriptPort:
         data = np.frombuffer(b"".join(frames), np.uint8)
         ends = np.fromiter(accumulate(map(len, frames)), np.int64, len(frames))
         leaves = np.array(times, np.int64)
-        first = 0
+        first, states = 0, self._states()
         while True:
-            first, why = put_frames(self._memory.states, self.number, data, ends, leaves, first)
+            first, why = put_frames(states, self.number, data, ends, leaves, first)
             if why == 0:
                 return
             self._handle(why, self._up)
@@ -141,7 +137,7 @@ class ScriptPort:
 
     def late(self) -> int:
         """By how many picoseconds the next packet is late in the host, drawn at random."""
-        return int(draw_late(self._memory.states, self.number))
+        return int(draw_late(self._states(), self.number))
 
     def wire_time(self, length: int, rate: int) -> int:
         """Picoseconds that a frame takes at a rate, bits per second."""
@@ -150,4 +146,4 @@ class ScriptPort:
     def close(self, now: int) -> None:
         """The network need not wait for this host any more."""
         if self._here["is_open"]:
-            close_host(self._memory.states, self.number, now)
+            close_host(self._states(), self.number, now)

@@ -72,7 +72,6 @@ from innet.sim.state import (
     PAUSING,
     PROGRAM,
     PYTHON,
-    REACHED,
     SCRIPTED,
     SHORTEST_FRAME,
     SLOT,
@@ -80,10 +79,12 @@ from innet.sim.state import (
     SWITCH,
     TOO_LONG,
     TRACE,
+    TRACED,
     WAITING,
     WATCH,
     WITH_RECORDS,
 )
+from innet.sim.team import OVER, THREADS, make_team
 from innet.sim.transport import ReliableTransport
 from innet.switch import Switch
 from innet.switch.inline import (
@@ -110,7 +111,9 @@ _TRACED = 1 << 11  # packets of the trace, at least
 _TRACED_BYTES = 1 << 23  # of them
 _WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
 _MOST_THREADS = 8
-_HOSTS = 32  # of each thread, at least: a window of fewer takes less than a thread to wake up
+_HOSTS = 32  # of each thread, at least: a window of fewer takes little time
+_PARTS = 4  # of a window for each thread, so that one that is late leaves some to others
+_STEALS = True  # threads take parts of others
 _FIRST = 1 << 4  # packets that a link's ring has room for at first, at least
 
 TIMING = Timing(timeout=1e-3, min_timeout=1e-3)
@@ -325,7 +328,6 @@ class Simulation:
     fast_forward: bool = True
     sequences: str = ""
     forwarded = Forwarded()
-    _is_ready = False  # what a second thread runs is compiled
 
     def __init__(
         self,
@@ -346,7 +348,8 @@ class Simulation:
         self._pass_again = wire_time(layout.wire_size, round(network.of_recirculation))
         links, ways, self.fabric = _links(network, list(switches), cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
-        self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
+        threads, self._threads = _threads(hosts)
+        self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed, threads)
         self._learners: dict[int, Callable[[int], None]] = {}
         self._running: list[InlineQueueSwitch | None] = []
         self._received: list[PacketBatch] = []
@@ -396,8 +399,6 @@ class Simulation:
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._last = 0  # when the last group was done
-        shares, self._threads = _threads(hosts)
-        self._shares = self._shared(shares)
         self._messenger: Messenger | None = None
         self._message_flows = 0  # the first of those that stand for messages' packets
 
@@ -443,7 +444,7 @@ class Simulation:
         self._keep_frames(records)
         self._keep_times(records, had)
         self._memory.keep("flows", records)
-        self._memory.state["flow_count"] = len(records)
+        self._memory.states["flow_count"] = len(records)
         # Step 3: tell hosts which flows are theirs, and those of the new ones when to send.
         order = np.argsort(records["source"], kind="stable")
         self._memory.keep("host_flows", order.astype(np.int64))
@@ -460,7 +461,8 @@ class Simulation:
         logs = len(memory.log)
         for here, flow in zip(records[had:], self._flows[had:], strict=True):
             here["source"], here["target"] = flow.source, flow.destination
-            here["length"], here["left"] = flow.frame_size, flow.count
+            here["length"] = flow.frame_size
+            here["packets"] = here["left"] = flow.count
             here["interval"] = max(1, _ticks(flow.mean_interval))
             here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
             here["path"] = BALANCING[self._network.paths] if flow.path is None else flow.path
@@ -528,7 +530,7 @@ class Simulation:
         memory.links["is_traced"] = 0
         for cable in range(len(self._cables)) if cables is None else cables:
             memory.links["is_traced"][2 * cable : 2 * cable + 2] = 1
-        self._make_trace(max(_TRACED, _TRACED_BYTES // memory.data.shape[1]))
+        memory.make_traces(max(_TRACED, _TRACED_BYTES // memory.data.shape[1]))
 
     def record(
         self,
@@ -592,9 +594,10 @@ class Simulation:
         self._take_trace()
 
     @property
-    def window_begin(self) -> int:
+    def happened(self) -> int:
         """Picoseconds: everything before has happened, and was traced."""
-        return int(self._memory.state["begin"])
+        state = self._memory.state
+        return int(state["begin" if state["is_open"] else "end"])
 
     def waiting_packets(self) -> list[tuple[set[int], set[tuple[int, int]]]]:
         """Of each switch, what waits in its queues: since when packets of its program do,
@@ -641,12 +644,6 @@ class Simulation:
         self._memory.links["is_traced"] = 0
         self._memory.switches["is_recorded"] = 0
 
-    def _make_trace(self, room: int) -> None:
-        self._memory.keep("trace", np.zeros(room, TRACE))
-        stride = self._memory.data.shape[1]
-        self._memory.keep("traced", np.zeros((room, stride), np.uint8))
-        self._memory.state["trace_room"] = room
-
     def flow_counts(self) -> list[FlowCounts]:
         """What has become of the packets of all flows, in the order in which they were added."""
         memory, found = self._memory, []
@@ -691,7 +688,7 @@ class Simulation:
             if link != before:
                 self._memory.links["outages"][link] = index
         self._memory.keep("outages", outages)
-        self._memory.state["outage_count"] = len(outages)
+        self._memory.states["outage_count"] = len(outages)
 
     def learn(self, switch: int, learned: Callable[[int], None], lookahead: int) -> None:
         """Let each digest of a switch be told at its time, when the switch has sent it.
@@ -925,9 +922,9 @@ class Simulation:
             source, destination = gpus.nic(source), gpus.nic(destination)
             # A card's events change what another one does after half a local latency or more.
             self._shorten_windows(gpus.latency_ticks // 2)
-            self._shares = self._shared(len(self._shares), gpus.nics)
+            memory.share(gpus.nics)
         memory.keep("messenger", box.record)
-        memory.state["on_message"] = entry_of(on_message)
+        memory.states["on_message"] = entry_of(on_message)
         group = self._free_group()
         taking = np.union1d(source, destination).tolist()
         left = np.bincount(destination, minlength=hosts)
@@ -988,6 +985,8 @@ class Simulation:
                 self._look_for_blocked(idle=why == IDLE and not self._schedule)
                 if why == NEEDS_PYTHON:
                     self._handle_nodes()
+                elif why == TRACED:
+                    self._take_trace()
                 elif why == IDLE and not self._schedule:
                     self._last = max(self._last, int(memory.state["begin"]))
                     waiting = self.open_hosts()
@@ -1012,7 +1011,7 @@ class Simulation:
 
     def compile(self) -> None:
         """Compile what lets time pass, where no kept code is; no time passes."""
-        windows.run(self._memory.states, self._all_nodes(), 0)
+        windows.run(self._memory.states, 0, 0)
 
     def _check_packets(self, most: int) -> None:
         if (carried := int(self._memory.links["packets"].sum())) > most:
@@ -1099,9 +1098,7 @@ class Simulation:
         if why == NEEDS_HOST:
             self._run_host(which)
         elif why == NEEDS_RING:
-            if memory.links["is_traced"][which] and memory.state["traced_packets"]:
-                self._take_trace()  # a host counts the trace's room as its ring's
-            else:
+            if not memory.widen_trace(which):
                 self._extend_ring(which)
         elif why == NEEDS_WAITING:
             memory.widen_waiting()
@@ -1115,7 +1112,7 @@ class Simulation:
             self._put_program(which, running.make_room(lacks))
             memory.switches["wanted"][which] = 0
         elif why == FULL_TRACE:
-            self._take_trace()
+            memory.widen_traces()
         elif why == NEEDS_LEARNING:
             running = self._running[which]
             assert running is not None, "it has sent a digest"
@@ -1195,44 +1192,24 @@ class Simulation:
         return next((why for why, is_so in reasons.items() if is_so), "")
 
     def _run_windows(self, most: int = _WINDOWS) -> int:
-        """``windows.run``, on several threads if there is much to do and they share little."""
-        memory, shares = self._memory, self._shares
-        if (
-            self._threads is None
-            or memory.flows["is_stamped"].any()
-            or memory.links["is_traced"].any()
-        ):
-            return int(windows.run(memory.states, self._all_nodes(), most))
-        for _ in range(most):
-            why = int(windows.open_window(memory.states))
-            if why != 0:
-                return why
-            if self._is_ready:
-                others = [
-                    self._threads.submit(windows.run_share, memory.states, nodes, share)
-                    for share, nodes in enumerate(shares[1:], 1)
-                ]
-                windows.run_share(memory.states, shares[0], 0)
-                for other in others:
-                    other.result()
-            else:
-                # Compiled by this thread: Python waits for another one's end when it is
-                # interrupted, and compiling takes long.
-                for share, nodes in enumerate(shares):
-                    windows.run_share(memory.states, nodes, share)
-                self._is_ready = True
-            if windows.end_window(memory.states) != 0:
-                return NEEDS_PYTHON
-        return REACHED
-
-    def _all_nodes(self) -> NDArray[np.int64]:
-        return np.arange(len(self._memory.nodes))
-
-    def _shared(self, threads: int, cards: int = 1) -> list[NDArray[np.int64]]:
-        """Each thread's nodes; those of the same host's ``cards`` are one thread's."""
-        switches, nodes = len(self._names), self._all_nodes()
-        turn = np.where(nodes < switches, nodes, (nodes - switches) // cards)
-        return [np.flatnonzero(turn % threads == share) for share in range(threads)]
+        """``windows.run``, on several threads if there are."""
+        states = self._memory.states
+        if self._threads is None:
+            return int(windows.run(states, most, 0))
+        # Compiled by this thread: Python waits for another one's end when it is interrupted, and
+        # compiling takes long.
+        windows.run(states, 0, 0)
+        self._memory.team[OVER // 8] = 0
+        others = [
+            self._threads.submit(windows.run, states, 0, thread)
+            for thread in range(1, int(self._memory.team[THREADS // 8]))
+        ]
+        try:
+            return int(windows.run(states, most, 0))
+        finally:
+            self._memory.team[OVER // 8] = 1
+            for other in others:
+                other.result()
 
     def _handle_nodes(self) -> None:
         """Do what nodes have stopped for."""
@@ -1289,7 +1266,7 @@ class Simulation:
                 slot = memory.slots[row]
                 if slot["flow"] != -1:
                     return
-                now = receive_packet(memory.states, host, int(slot["length"]), now)
+                now = receive_packet(memory.of_host(host), host, int(slot["length"]), now)
                 carried = int(slot["carried"])
                 frame = memory.data[row : row + 1, :carried].copy()
                 wire["head"] += 1
@@ -1311,19 +1288,20 @@ class Simulation:
     def _send(self, host: int, end: Host, now: int) -> None:
         """Send what a host has to send, set its timer, and notice that it is done."""
         here = self._memory.hosts[host]
+        states = self._memory.of_host(host)
         seconds = math.nextafter(now / SECOND, math.inf)  # not before a deadline, as floats go
         packets = at_port(end.outgoing(seconds), 0)
         for row, carried in zip(packets.data, packets.length.tolist(), strict=True):
             frame = row[:carried]
             length = self._layout.wire_length(carried)
-            while (why := send_frame(self._memory.states, host, frame, length, now)) != 0:
+            while (why := send_frame(states, host, frame, length, now)) != 0:
                 self._handle(why, int(here["up"]))
         deadline = end.next_deadline()
         if deadline is not None and deadline < math.inf:
             due = max(now, int(deadline * SECOND)) + 1
             here["timer"] = min(int(here["timer"]), due)
         if end.done and here["is_open"]:
-            close_host(self._memory.states, host, now)
+            close_host(states, host, now)
 
     def _retransmit(self, host: int, end: Host) -> None:
         """What a client does when a timer has expired that compiled code leaves to Python."""
@@ -1387,8 +1365,6 @@ class Simulation:
         memory = self._memory
         wire = memory.links[link]
         size, used = int(wire["mask"]) + 1, memory.used
-        if wire["is_traced"] and size >= memory.state["trace_room"]:
-            self._make_trace(2 * size)
         if used + 2 * size > len(memory.slots):
             rows = 2 * (used + 2 * size)
             slots = np.zeros(rows, SLOT)
@@ -1404,12 +1380,10 @@ class Simulation:
         memory.used = used + 2 * size
 
     def _take_trace(self) -> None:
-        """Hand over the packets of the trace."""
-        memory = self._memory
-        count = int(memory.state["traced_packets"])
-        memory.state["traced_packets"] = 0
-        if count and self._trace is not None:
-            self._trace(memory.trace[:count], memory.traced[:count])
+        """Hand over the packets of the traces."""
+        lines, data = self._memory.take_traces()
+        if len(lines) and self._trace is not None:
+            self._trace(lines, data)
 
     # ------------------------------------------------------------------ what there is to know
 
@@ -1722,13 +1696,12 @@ class _NetworkMemory:
     slots: NDArray[Any]
     data: NDArray[np.uint8]
     nodes: NDArray[np.int64]
+    team: NDArray[np.int64]
     reasons: NDArray[np.int64]
     subjects: NDArray[np.int64]
     ways: NDArray[np.int64]
     flows: NDArray[Any]
     log: NDArray[np.int64]
-    trace: NDArray[Any]
-    traced: NDArray[np.uint8]
     watches: NDArray[Any]
     controls: NDArray[Any]
     pausing: NDArray[Any]
@@ -1736,17 +1709,90 @@ class _NetworkMemory:
     groups: NDArray[Any]
     faults: NDArray[Any]
 
-    def __init__(self, **arrays: NDArray[Any]) -> None:
-        self.states = np.zeros(1, STATE)
+    def __init__(self, threads: int, **arrays: NDArray[Any]) -> None:
+        parts = 1 if threads == 1 else _PARTS * threads
+        self.states = np.zeros(parts, STATE)
         self.state = self.states[0]
         self.used = 0  # slots that belong to rings
+        self.keep("states", self.states)
+        self.keep("team", make_team(threads, parts, steals=_STEALS))
         for name, array in arrays.items():
             self.keep(name, array)
+        self.share()
+        self.make_traces(1)
 
     def keep(self, name: str, array: NDArray[Any]) -> None:
         """Replace an array."""
         setattr(self, name, array)
-        self.state[name] = address_of(array)
+        self.states[name] = address_of(array)
+
+    def share(self, cards: int = 1) -> None:
+        """Give each part its nodes; those of the same host's ``cards`` are of one part."""
+        switches, parts = len(self.switches), len(self.states)
+        nodes = np.arange(len(self.nodes))
+        part = np.where(nodes < switches, nodes, (nodes - switches) // cards) % parts
+        order = np.argsort(part, kind="stable")
+        self.keep("order", order)
+        self.keep("first_node", np.searchsorted(part[order], np.arange(parts + 1)))
+        self.part = part
+        self.controls["state"] = address_of(self.states) + part * STATE.itemsize
+
+    def of_host(self, host: int) -> NDArray[Any]:
+        """The STATE of a host's part, (1,)."""
+        part = int(self.part[len(self.switches) + host])
+        return self.states[part : part + 1]
+
+    def make_traces(self, limit: int) -> None:
+        """Make room for the traces of all parts, which have so many packets together, usually."""
+        self.states["trace_limit"] = limit
+        room, stride = -(-2 * limit // len(self.states)), self.data.shape[1]
+        self.traces: list[tuple[NDArray[Any], NDArray[np.uint8]]] = []
+        for part in range(len(self.states)):
+            self.traces.append((np.zeros(0, TRACE), np.zeros((0, stride), np.uint8)))
+            self._widen(part, room)
+
+    def _widen(self, part: int, room: int) -> None:
+        """Give the trace of a part room for so many packets more."""
+        lines, data = self.traces[part]
+        lines = np.concatenate([lines, np.zeros(room, TRACE)])
+        data = np.concatenate([data, np.zeros((room, data.shape[1]), np.uint8)])
+        self.traces[part] = lines, data
+        state = self.states[part]
+        state["trace"], state["traced"] = address_of(lines), address_of(data)
+        state["trace_room"] = len(lines)
+
+    def widen_traces(self) -> None:
+        """Make room in the traces that are full, or nearly."""
+        for part, state in enumerate(self.states):
+            if 2 * state["traced_packets"] >= state["trace_room"]:
+                self._widen(part, int(state["trace_room"]))
+
+    def widen_trace(self, link: int) -> bool:
+        """Make room in a link's trace, if there is no more than in its ring; whether that is so."""
+        wire, back = self.links[link], self.links[link ^ 1]  # which leads to the link's source
+        if not wire["is_traced"]:
+            return False
+        switch = int(back["switch"])
+        part = int(self.part[switch if switch >= 0 else len(self.switches) + int(back["port"])])
+        state = self.states[part]
+        ring = int(wire["mask"]) + 1 - int(wire["tail"] - wire["head"])
+        if ring < state["trace_room"] - state["traced_packets"]:
+            return False
+        self._widen(part, int(state["trace_room"]))
+        return True
+
+    def take_traces(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Empty all traces; their lines, by part, and bytes, which are overwritten later."""
+        counts = self.states["traced_packets"].tolist()
+        self.states["traced_packets"] = 0
+        taken = [
+            (lines[:count], data[:count])
+            for count, (lines, data) in zip(counts, self.traces, strict=True)
+        ]
+        if len(taken) == 1:
+            return taken[0]
+        all_lines, all_data = zip(*taken, strict=True)
+        return np.concatenate(all_lines), np.concatenate(all_data)
 
     def widen_waiting(self) -> None:
         """Make room for twice as many packets of flows in switches' queues."""
@@ -1754,7 +1800,7 @@ class _NetworkMemory:
         waiting = np.zeros((switches, 2 * room), WAITING)
         waiting[:, :room] = self.waiting
         self.keep("waiting", waiting)
-        self.state["waiting_room"] = 2 * room
+        self.states["waiting_room"] = 2 * room
 
 
 def _shortest(
@@ -1808,6 +1854,7 @@ def _memory(  # noqa: PLR0917 - one caller
     cables: Sequence[Cable],
     hosts: int,
     seed: int,
+    threads: int,
 ) -> _NetworkMemory:
     """A network without packets."""
     shortest = np.array([wire_time(0, int(rate)) for rate in links["rate"]])
@@ -1834,6 +1881,7 @@ def _memory(  # noqa: PLR0917 - one caller
     into = [np.flatnonzero(links["switch"] == switch) for switch in range(len(ways))]
     most = max(len(each) for each in into) + 1
     memory = _NetworkMemory(
+        threads,
         links=links,
         hosts=here,
         switches=switches,
@@ -1859,23 +1907,20 @@ def _memory(  # noqa: PLR0917 - one caller
         log=np.zeros(1, np.int64),
         frames=np.zeros(1, FRAME),
         frame_data=np.zeros(1, np.uint8),
-        trace=np.zeros(1, TRACE),
-        traced=np.zeros((1, layout.frame_size), np.uint8),
         watches=np.zeros(1, WATCH),
         controls=np.zeros(len(ways) + hosts, CONTROL),
         pausing=np.zeros(1, PAUSING),
-        heap_times=np.zeros(_MOST_THREADS * most, np.int64),
-        heap_links=np.zeros(_MOST_THREADS * most, np.int64),
+        heap_times=np.zeros(_PARTS * threads * most, np.int64),
+        heap_links=np.zeros(_PARTS * threads * most, np.int64),
         reasons=np.zeros(len(ways) + hosts, np.int64),
         subjects=np.zeros(len(ways) + hosts, np.int64),
     )
-    memory.controls["state"] = address_of(memory.states)
     memory.controls["node"] = [*range(len(ways)), *range(hosts)]
     memory.state["heap_room"] = most
     memory.used = int(sizes.sum())
     state = memory.state
     state["switch_count"], state["host_count"] = len(ways), hosts
-    state["stride"], state["waiting_room"], state["trace_room"] = layout.frame_size, 4, 1
+    state["stride"], state["waiting_room"] = layout.frame_size, 4
     state["seed"] = seed & (1 << 63) - 1
     state["flowlet_gap"] = _ticks(network.flowlet_gap)
     state["lookahead"] = lookahead

@@ -18,20 +18,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
 from innet.core.views import copy_few, viewer
+from innet.sim.atomic import add, raise_to
 from innet.sim.messenger import MESSENGER
 
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
-DONE, IDLE, REACHED, NEEDS_PYTHON = range(1, 5)
-"""Why ``run`` returns. A group is done; nothing will ever happen; the limit; nodes have stopped."""
+DONE, IDLE, REACHED, NEEDS_PYTHON, TRACED = range(1, 6)
+"""Why ``run`` returns. A group is done; nothing will ever happen; the limit; nodes have stopped;
+the traces are long enough to be taken."""
 
 NOT_YET = -1
 FAILED, FULL_TRACE, NEEDS_WAITING, NEEDS_MESSAGES = range(1, 5)
@@ -210,7 +209,8 @@ FLOW = np.dtype(
         ("next", "i8"),  # when the next packet is due; FOREVER: none
         ("interval", "i8"),  # mean picoseconds between packets
         ("is_random", "i8"),  # Poisson: the intervals are drawn
-        ("left", "i8"),  # packets to be sent
+        ("packets", "i8"),  # of it, in all
+        ("left", "i8"),  # those to be sent
         ("at", "i8"),  # the next of its listed times; -1: it has none
         ("sent", "i8"),
         ("received", "i8"),
@@ -429,8 +429,6 @@ STATE = np.dtype(
         ("log", "i8"),  # delays of flows' packets
         ("frames", "i8"),  # FRAME: packets of the program that flows send
         ("frame_data", "i8"),  # uint8: their bytes
-        ("trace", "i8"),  # TRACE
-        ("traced", "i8"),  # uint8 (trace_room, stride): bytes of the packets in the trace
         ("heap_times", "i8"),  # for the merging of links
         ("heap_links", "i8"),
         ("reasons", "i8"),  # why a node stops; 0: it has done the window
@@ -441,6 +439,10 @@ STATE = np.dtype(
         ("control", "i8"),  # the function of priority flow control; 0: there is none
         ("on_message", "i8"),  # that of hosts with messages, if there are any
         ("pausing", "i8"),  # PAUSING of each link and priority
+        ("order", "i8"),  # nodes, by part
+        ("first_node", "i8"),  # where those of a part begin
+        ("states", "i8"),  # a STATE of each part
+        ("team", "i8"),  # words that threads share (``innet.sim.team``)
         # How much there is.
         ("switch_count", "i8"),
         ("host_count", "i8"),
@@ -448,8 +450,8 @@ STATE = np.dtype(
         ("waiting_room", "i8"),
         ("outage_count", "i8"),
         ("watch_count", "i8"),
-        ("trace_room", "i8"),
-        ("heap_room", "i8"),  # of each thread
+        ("heap_room", "i8"),  # of each part
+        ("trace_limit", "i8"),  # packets of all traces after which Python takes them
         ("seed", "i8"),
         ("flow_count", "i8"),
         ("flowlet_gap", "i8"),  # picoseconds
@@ -460,15 +462,23 @@ STATE = np.dtype(
         ("begin", "i8"),  # the window
         ("end", "i8"),
         ("is_open", "i8"),  # whether it is being run
-        ("is_closing", "i8"),  # whether a host was done in it
+        ("is_closing", "i8"),  # whether a host was done in it; each part says it
         ("lookahead", "i8"),  # its longest length
         ("limit", "i8"),  # until when to run
         ("completed", "i8"),  # groups that are done
+        # What each part has its own of.
+        ("trace", "i8"),  # TRACE: its address, and how many lines it has room for
+        ("trace_room", "i8"),
+        ("traced", "i8"),  # uint8 (trace_room, stride): bytes of the packets in the trace
         ("traced_packets", "i8"),
     ],
     align=True,
 )
-"""Everything, by addresses."""
+"""Everything, by addresses. There is one for each part of the nodes; all but the trace is as the
+first one has it."""
+
+SHARED_WORDS = len(STATE.names or ()) - 4
+"""Words of a STATE before those that each part has its own of."""
 
 BATCH = 1 << 10
 """Packets that a switch takes at once, at most."""
@@ -522,18 +532,6 @@ def flow_at(state: Any, flow: int) -> Any:
     return flows_view(state.flows, MANY)[flow]
 
 
-def _add(_typing: Any, _address: Any, _amount: Any) -> Any:
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.atomic_rmw("add", place, arguments[1], "monotonic")
-
-    return types.int64(types.int64, types.int64), emit
-
-
-# add(address, amount): to a count that several nodes share, which threads may run at the same time.
-_add_atomically: Any = intrinsic(_add)
-
-
 def _offset(record: np.dtype[Any], name: str) -> int:
     """Where a field of a record begins."""
     assert record.fields is not None, "a record has fields"
@@ -541,6 +539,7 @@ def _offset(record: np.dtype[Any], name: str) -> int:
 
 
 _FLOW_BYTES, _FLOW_COUNTS = FLOW.itemsize, _offset(FLOW, "dropped")
+_RECEIVED, _DELAY, _LONGEST = (_offset(FLOW, name) for name in ("received", "delay", "longest"))
 _FAULT_COUNTS = _offset(FAULTS, "duplicated")
 OF_DROPPED, OF_LOST, OF_DUPLICATED = (
     _offset(FLOW, name) - _FLOW_COUNTS for name in ("dropped", "lost", "duplicated")
@@ -556,13 +555,25 @@ OF_COPIES, OF_HELD, OF_CORRUPTED, OF_TRUNCATED, OF_MARKED = (
 @njit(cache=True, inner=True, nogil=True)
 def count_of_flow(state: Any, flow: int, what: int) -> None:
     """One packet more of a flow that was dropped, lost or duplicated, on any link or switch."""
-    _add_atomically(state.flows + flow * _FLOW_BYTES + _FLOW_COUNTS + what, 1)
+    add(state.flows + flow * _FLOW_BYTES + _FLOW_COUNTS + what, 1)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def count_delay(state: Any, flow: int, which: int, delay: int) -> None:
+    """A packet of a flow has come to any host; of copies the one that took longest is noted."""
+    begin = state.flows + flow * _FLOW_BYTES
+    add(begin + _RECEIVED, 1)
+    add(begin + _DELAY, delay)
+    raise_to(begin + _LONGEST, delay)
+    log = flow_at(state, flow).log
+    if log >= 0:
+        raise_to(state.log + 8 * (log + which), delay)
 
 
 @njit(cache=True, inner=True, nogil=True)
 def count_fault(state: Any, what: int) -> None:
     """One fault more, on any link."""
-    _add_atomically(state.faults + _FAULT_COUNTS + what, 1)
+    add(state.faults + _FAULT_COUNTS + what, 1)
 
 
 @njit(cache=True, inner=True, nogil=True)

@@ -25,7 +25,9 @@ from innet.sim.state import (
     NEEDS_PYTHON,
     NOT_YET,
     REACHED,
-    Ints,
+    SHARED_WORDS,
+    STATE,
+    TRACED,
     Records,
     groups_view,
     host_at,
@@ -35,7 +37,19 @@ from innet.sim.state import (
     waiting_at,
 )
 from innet.sim.switches import next_departure, run_switch
+from innet.sim.team import (
+    STEALS,
+    THREADS,
+    begin_window,
+    end_part,
+    end_windows,
+    next_window,
+    takes_part,
+    wait_for_parts,
+)
 from innet.switch.traffic_manager import FOREVER
+
+_STATE_WORDS = STATE.itemsize // 8
 
 
 @njit(cache=True, nogil=True)
@@ -60,7 +74,7 @@ def _plan(state: Any) -> int:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _open_window(state: Any) -> int:
+def _open_window(state: Any, parts: int) -> int:
     """Begin the next window, unless one is open; why there is none, or 0."""
     if state.is_open:
         return 0
@@ -77,36 +91,57 @@ def _open_window(state: Any) -> int:
     nodes, reasons = ints_view(state.nodes, MANY), ints_view(state.reasons, MANY)
     for node in range(state.switch_count + state.host_count):
         reasons[node] = NOT_YET if nodes[node] < state.end else 0
+    shared = ints_view(state.states, MANY)
+    for part in range(1, parts):
+        for word in range(SHARED_WORDS):
+            shared[part * _STATE_WORDS + word] = shared[word]
     return 0
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _run_share(state: Any, nodes: Ints, share: int) -> None:
-    """Run the window of a thread's nodes, or the rest of it where a node has stopped.
+def _run_parts(states: Records, window: int, thread: int) -> None:
+    """Run the parts of a window that no thread has begun: one's own, then others', last first.
 
-    Threads may run different shares at the same time, if there are no traces, and no flows whose
-    packets may come to several hosts.
+    Of each part all nodes run the window, or the rest of it where they have stopped.
     """
-    reasons, subjects = ints_view(state.reasons, MANY), ints_view(state.subjects, MANY)
-    for node in nodes:
-        if reasons[node] == 0:
+    team, parts = states[0].team, len(states)
+    threads, turns = int_at(team, THREADS // 8), parts + parts * int_at(team, STEALS // 8)
+    for turn in range(turns):
+        part = turn if turn < parts else turns - 1 - turn
+        is_own = part % threads == thread
+        if is_own != (turn < parts) or not takes_part(team, part, window):
             continue
-        if node < state.switch_count:
-            why, which = run_switch(state, node, share)
-        else:
-            why, which = run_host(state, node - state.switch_count)
-        reasons[node], subjects[node] = why, which
+        state = states[part]
+        order, first = ints_view(state.order, MANY), ints_view(state.first_node, MANY)
+        reasons, subjects = ints_view(state.reasons, MANY), ints_view(state.subjects, MANY)
+        for at in range(first[part], first[part + 1]):
+            node = order[at]
+            if reasons[node] == 0:
+                continue
+            if node < state.switch_count:
+                why, which = run_switch(state, node, part)
+            else:
+                why, which = run_host(state, node - state.switch_count)
+            reasons[node], subjects[node] = why, which
+        end_part(team)
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _end_window(state: Any) -> int:
-    """End the window if all nodes have done it; NEEDS_PYTHON if not, or 0."""
+def _end_window(states: Records) -> int:
+    """End the window if all nodes have done it; NEEDS_PYTHON if not, TRACED if the traces are to be
+    taken, or 0.
+    """
+    state = states[0]
     reasons = ints_view(state.reasons, MANY)
     for node in range(state.switch_count + state.host_count):
         if reasons[node] != 0:
             return NEEDS_PYTHON
     state.is_open = 0
-    if state.is_closing:
+    is_closing, traced = 0, 0
+    for part in range(len(states)):
+        is_closing |= states[part].is_closing
+        traced += states[part].traced_packets
+    if is_closing:
         for number in range(state.host_count):
             here = host_at(state, number)
             if here.is_closing:
@@ -116,45 +151,43 @@ def _end_window(state: Any) -> int:
                 group.finished = max(group.finished, here.finished)
                 if group.open == 0:
                     state.completed += 1
-    return 0
+    return TRACED if traced > state.trace_limit else 0
 
 
 @njit(cache=True, nogil=True)
-def run(states: Records, nodes: Ints, most: int) -> int:
+def run(states: Records, most: int, thread: int) -> int:
     """Let time pass until there is something for Python to do.
 
     Args:
-        states: a STATE.
-        nodes: all of them.
+        states: a STATE of each part of the nodes.
         most: windows of this call, after which it returns REACHED.
+        thread: 0. Other threads of a team (``innet.sim.team``) have other numbers: they help until
+            the first one returns.
 
     Returns:
         why it returns. For NEEDS_PYTHON, ``reasons`` and ``subjects`` say what nodes need.
     """
-    state = states[0]
-    for _ in range(most):
-        why = _open_window(state)
-        if why != 0:
-            return why
-        _run_share(state, nodes, 0)
-        if _end_window(state) != 0:
-            return NEEDS_PYTHON
-    return REACHED
-
-
-@njit(cache=True, nogil=True)
-def open_window(states: Records) -> int:
-    """The first part of ``run``, for several threads: why there is no window to run, or 0."""
-    return _open_window(states[0])
-
-
-@njit(cache=True, nogil=True)
-def run_share(states: Records, nodes: Ints, share: int) -> None:
-    """The second part: each thread runs its share of the nodes."""
-    _run_share(states[0], nodes, share)
-
-
-@njit(cache=True, nogil=True)
-def end_window(states: Records) -> int:
-    """The third part, when all have done: NEEDS_PYTHON, or 0."""
-    return _end_window(states[0])
+    state, parts = states[0], len(states)
+    team, window, why, done = state.team, -1, REACHED, 0
+    while True:
+        # Step 1: a window that is open.
+        if thread > 0:
+            window = next_window(team, window)
+            if window < 0:
+                return 0
+        else:
+            why = _open_window(state, parts) if done < most else REACHED
+            if why != 0:
+                break
+            done += 1
+            window = begin_window(team)
+        # Step 2: its parts, of which other threads run some.
+        _run_parts(states, window, thread)
+        # Step 3: its end, when all were run.
+        if thread == 0:
+            wait_for_parts(team, parts)
+            why = _end_window(states)
+            if why != 0:
+                break
+    end_windows(team)
+    return why

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.tiers import tiered
 
 import innet
+from innet.network import Faults
 from innet.protocol import Timing
+from innet.scenarios.traffic import simulate_traffic
 from innet.sim import simulation
 from innet.sim.baselines import simulate_messages
+from innet.sim.captures import LinkCaptures
 from innet.sim.flows import Flow
 from innet.sim.gpu_hosts import GpuHosts, gpu_hierarchical_all_reduce, gpu_tree_all_reduce
 from innet.sim.messages import (
@@ -22,9 +26,13 @@ from innet.sim.messages import (
     together,
 )
 
+PROGRAMS = Path(__file__).parents[2] / "programs"
+
 
 def several_threads(monkeypatch, threads):
-    """Let simulations of any size run on so many; how many shares of windows others have run."""
+    """Let simulations of any size run on so many; how often others were called. Each of two runs
+    its own parts of windows alone, and more of them take what they find.
+    """
     ran = [0]
 
     class Counted(simulation.ThreadPoolExecutor):
@@ -33,6 +41,7 @@ def several_threads(monkeypatch, threads):
             return super().submit(*arguments)
 
     monkeypatch.setattr(simulation, "_HOSTS", 1)
+    monkeypatch.setattr(simulation, "_STEALS", threads > 2)
     monkeypatch.setattr(simulation, "ThreadPoolExecutor", Counted)
     monkeypatch.setattr(simulation.os, "cpu_count", lambda: threads)
     return ran
@@ -99,7 +108,7 @@ GRAPHS = {
     "ring": ring_all_reduce(12, 30_000),
     "halving-doubling": halving_doubling_all_reduce(12, 30_000),
     "parameter server": parameter_server(12, range(12), 30_000),
-    "trees": nccl_tree_all_reduce(12, 200_000),
+    "trees": nccl_tree_all_reduce(12, 60_000),
     "two at once": together([ring_all_reduce(12, 9000), halving_doubling_all_reduce(12, 9000)]),
 }
 NETWORKS = {
@@ -168,3 +177,75 @@ def test_threads_change_nothing_with_gpus(monkeypatch, nics):
 
     first, *others = on_threads(monkeypatch, run)
     assert all(other == first for other in others)
+
+
+def observed(folder, observe, topology):
+    """An all-reduce of which every packet is captured or recorded: what that is, in bytes."""
+    collective = innet.Collective(
+        workers=6, network="10g:loss=0.01", topology=topology, values_per_packet=32, window=32,
+        timing=Timing(timeout=2e-4, min_timeout=2e-5),
+        faults=Faults(duplicate=0.05, reorder=0.1, hold=1e-5, corrupt=0.01),
+    )  # fmt: skip
+    gradients = [np.full(2000, worker, np.float32) for worker in range(6)]
+    simulated = collective.network.simulation
+    if observe == "links":
+        files = LinkCaptures(simulated, folder).files
+        collective.all_reduce(gradients)
+        return [path.read_bytes() for path in files]
+    if observe == "hosts":
+        with collective.record_packets(limit=900) as frames:
+            collective.all_reduce(gradients)
+        return list(frames)
+    recorder = collective.record_run(limit=500 if observe == "some" else 100_000)
+    collective.all_reduce(gradients)
+    return recorder.record("sum").model_dump(exclude={"created", "machine"})
+
+
+@pytest.mark.parametrize(
+    ("observe", "topology", "trace"),
+    tiered(
+        list(
+            itertools.product(["links", "hosts", "all", "some"], ["star", "tree:racks=3"], [8, 300])
+        ),
+        [
+            ("links", "tree:racks=3", 8),
+            ("hosts", "tree:racks=3", 300),
+            ("all", "star", 300),
+            ("some", "star", 8),
+        ],
+        "other topologies, traces of another length",
+    ),
+)
+def test_threads_change_nothing_that_is_captured_or_recorded(
+    monkeypatch, tmp_path, observe, topology, trace
+):
+    """Traces are handed over at the same times, and a full one is made longer until then."""
+    monkeypatch.setattr(simulation, "_TRACED", trace)
+    monkeypatch.setattr(simulation, "_TRACED_BYTES", 0)
+    first, *others = on_threads(monkeypatch, lambda: observed(tmp_path, observe, topology))
+    assert first
+    for other in others:
+        assert other == first
+
+
+def test_threads_change_nothing_with_stamped_packets_and_copies_of_them(monkeypatch, tmp_path):
+    """A packet comes to all hosts, some of them at the same time, and to some of them twice."""
+    lines = ["[topology]", 'kind = "star"', "hosts = 6", 'preset = "10g"', "host_jitter = 1e-6"]
+    lines += ["[faults]", "duplicate = 0.1", "jitter = 1e-6", "corrupt = 0.01"]
+    for host in range(6):
+        lines += ["[[flow]]", f"source = {host}", "stamp = true", "packets = 60", "interval = 3e-7"]
+        lines += [f'packet = "0100{host:04x}{bytes(40).hex()}"']
+    path = tmp_path / "flows.toml"
+    path.write_text("\n".join(lines))
+    commands = ["mc_mgrp_create 1", "mc_node_create 0 1 2 3 4 5 6", "mc_node_associate 1 0"]
+    (tmp_path / "commands").write_text("\n".join(commands))
+
+    def run():
+        record = simulate_traffic(
+            path, program=str(PROGRAMS / "fuzz_multicast.json"), commands=tmp_path / "commands"
+        )
+        return record.flows, record.hosts, record.links
+
+    first, *others = on_threads(monkeypatch, run)
+    assert all(other == first for other in others)
+    assert all(flow.received > 5 * flow.sent for flow in first[0])

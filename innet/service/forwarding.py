@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -19,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import StalledError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
+from innet.core.side_thread import SideThread
 from innet.service.hosted_switch import Hosted
 from innet.service.statistics import PortCounts, PortTraffic, count_arrived, count_left
 from innet.switch.inline import InlineProgram, InlineSwitch, run_inline
@@ -55,7 +54,6 @@ _EAGAIN = errno.EAGAIN
 _NO_MEMORY = -1
 _EVER = 1 << 60
 _LONGEST_SLEEP = 3600.0
-_STOP_SECONDS = 60.0
 
 
 class Wake(NamedTuple):
@@ -141,10 +139,12 @@ class _Thread:
         self.number, self.traffic, self.inline = number, traffic, inline
         self._ports, self._begun, self._left = ports, begun, left
         self._result = np.zeros(_FIELDS, np.int64)
-        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        self._is_over = False
-        self._error: BaseException | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = SideThread(f"thread {number} of the switch", self._run, self._after)
+        self.start, self.wait, self.close = (
+            self._thread.start,
+            self._thread.wait,
+            self._thread.close,
+        )
 
     def begin(self) -> None:
         """Take over what the control plane changed."""
@@ -156,44 +156,12 @@ class _Thread:
         counts = self.traffic.counts
         forward_batches(most, ports, self.program, self._begun, counts, wake, self._result)
 
-    def start(self) -> None:
-        """Move frames in a thread until it is to stop."""
-        if self._thread is None:
-            name = f"innet-forward-{self.number}"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
-        self._go.release()
-
-    def wait(self) -> None:
-        """Wait until the thread has stopped.
-
-        Raises:
-            StalledError: it does not.
-        """
-        if not self._done.acquire(timeout=_STOP_SECONDS):
-            raise StalledError(
-                f"thread {self.number} of the switch did not stop within {_STOP_SECONDS:g} s."
-            )
-        if self._error is not None:
-            raise self._error
-
-    def close(self) -> None:
-        """End the thread, which has stopped."""
-        self._is_over = True
-        self._go.release()
-        if self._thread is not None:
-            self._thread.join(_STOP_SECONDS)
-
     def _run(self) -> None:
-        while self._go.acquire() and not self._is_over:
-            try:
-                self.forward(_EVER, _ENDLESS)
-            except BaseException as error:  # raised by ``wait``
-                self._error = error
-            is_stopped = self._result[[_ERROR, _PRODUCED]].any() or self._error is not None
-            self._done.release()
-            if is_stopped:
-                self._left()
+        self.forward(_EVER, _ENDLESS)
+
+    def _after(self) -> None:
+        if self._result[[_ERROR, _PRODUCED]].any():
+            self._left()
 
     def result(self) -> ForwardResult:
         """What was done since the last call."""

@@ -22,8 +22,11 @@ from innet.core.engines import EngineName
 from innet.core.errors import ProgramError
 from innet.core.packets import PacketBatch
 from innet.simple_switch.port_forwarding import PortForwarding
-from innet.switch import Switch, load_program
+from innet.switch import Switch, ir, load_program
+from innet.switch.sharding import sharding_of
 from innet.transport.raw import Ports
+
+_PROCESSORS = 4  # of the machine's for each thread that forwards, as in a switch service
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,25 @@ def choose_engine(
         return EngineChoice("jit", compiles=not has_loop)
     why = "The interpreter runs packets until the program is compiled"
     return EngineChoice("interpret", True, (("info", why),))
+
+
+def choose_threads(program: ir.Program, wanted: int | None, ports: int) -> tuple[int, str]:
+    """How many threads forward packets, and why, as the end of a sentence.
+
+    Args:
+        program: what runs.
+        wanted: how many at most; None: one for each four processors, as hosts need the others.
+        ports: how many have an interface, of which each belongs to a thread; 1 where packets of
+            the CPU port, lines of a log or captures need one order.
+    """
+    processors = len(os.sched_getaffinity(0))
+    threads = min(ports, max(1, processors // _PROCESSORS) if wanted is None else wanted)
+    if threads <= 1:
+        return 1, "one was asked for, or there is one port or a log, or too few processors"
+    found = sharding_of(program)
+    if found.reason or found.field is not None:
+        return 1, found.reason or "packets of several ports share its registers"
+    return threads, "packets share no state, and each thread has ports of its own"
 
 
 class Compilation:

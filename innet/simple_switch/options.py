@@ -57,6 +57,8 @@ class SwitchOptions:
         engine: "auto" begins with the interpreter where the program is not compiled yet; "jit"
             waits for the compiler.
         seed: of the program's random().
+        threads: how many forward, where the program allows it; None: as many as the machine has
+            for it.
         packets: where they come from if not from interfaces.
         drop_port: what egress_spec is of a packet that is to be dropped.
         dumped: how many bytes of each packet that comes or goes are logged.
@@ -71,6 +73,7 @@ class SwitchOptions:
     enable_swap: bool = False
     engine: str = "auto"
     seed: int = 0
+    threads: int | None = None
     packets: PacketInput = PacketInput()
     drop_port: int = ir.DROP_PORT
     dumped: int = 0
@@ -101,6 +104,7 @@ class SwitchOptions:
             enable_swap=options.enable_swap or options.no_p4,
             engine=options.engine,
             seed=options.seed,
+            threads=options.threads,
             packets=PacketInput(options.use_files, options.packet_in),
             drop_port=options.drop_port,
             dumped=options.dump_packet_data,
@@ -164,6 +168,13 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
         help="auto: the interpreter until the program is compiled",
     )
     extra.add_argument("--seed", type=int, default=0, help="of the program's random() (0)")
+    extra.add_argument(
+        "--threads",
+        type=int,
+        choices=range(1, 65),
+        metavar="NUMBER",
+        help="threads that forward, if packets share no state (one for each four processors)",
+    )
     options, others = parser.parse_known_args(_with_pcap(words))
     if any(word.startswith("-") for word in others):
         parser.error(f"unrecognized arguments: {' '.join(others)}")

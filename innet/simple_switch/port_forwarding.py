@@ -7,6 +7,7 @@ socket without room, an interface that went.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 
 from innet.core.numba_cache import is_cached, njit
 from innet.core.packets import PacketBatch
+from innet.core.side_thread import SideThread
 from innet.simple_switch.captures import CaptureFiles, Captures, capture
 from innet.switch import Switch
 from innet.switch.inline import (
@@ -45,6 +47,7 @@ _EACH_SEPARATELY = 1  # packets are not joined to one message
 _NOTHING = PacketBatch.empty()
 _Found = tuple[int, int, int, int, int, int, int, int, int]
 _MOST_TURNS = 64  # batches without a look at the clock and at ``descriptor``
+_LONGEST = 3600.0  # seconds that another thread goes on without a look at what is to be done
 _MOST_LOGGED = 16  # the same with records
 
 
@@ -86,6 +89,9 @@ class PortForwarding:
         write_log: called after each batch, of a program that records; None for one that does not.
         is_late: packets leave before ``write_log`` is called, not after it.
         captures: take what arrives and what leaves; None for none.
+        threads: how many forward side by side, each what comes from some of the interfaces; only
+            where packets share no state, and without a CPU port, records and captures.
+        left: called in other threads when Python has something to do, so that ``run`` should end.
 
     Attributes:
         works: whether the program can be run in this way: not if it has entries that age, or may
@@ -103,6 +109,8 @@ class PortForwarding:
         write_log: Callable[[], None] | None = None,
         is_late: bool = True,
         captures: Captures | None = None,
+        threads: int = 1,
+        left: Callable[[], None] = lambda: None,
     ) -> None:
         self._write_log = write_log
         self._write_first = None if is_late else write_log
@@ -118,7 +126,16 @@ class PortForwarding:
         self._files = CaptureFiles.none() if captures is None else captures.compiled
         self._queued: InlineQueueSwitch | None = None
         self._inline: InlineSwitch | InlineQueueSwitch | None
-        if write_log is None:
+        self._others: list[_SideForwarding] = []
+        self._total = threads
+        if write_log is None and threads > 1:
+            first, *others = (memory for _, memory in ports.divided(threads))
+            self._inline = switch.inline(first)
+            for number, memory in enumerate(others if self._inline is not None else (), 1):
+                inline = switch.inline(memory, beside=True)
+                assert inline is not None, "as is the first"
+                self._others.append(_SideForwarding(self, number, inline, memory, left))
+        elif write_log is None:
             self._inline = switch.inline(ports.packets)
         else:
             self._inline = self._queued = switch.inline_queues(ports.packets, timed=False)
@@ -149,6 +166,8 @@ class PortForwarding:
             the CPU port first; valid until the next call.
         """
         until = time.monotonic() + seconds
+        if self._others:
+            return self._run_beside(descriptor, until)
         moved = self._forward(descriptor, until)
         if self._write_log is not None:
             self._write_log()
@@ -160,6 +179,31 @@ class PortForwarding:
         if moved.first == moved.received:
             return _NOTHING
         return self._ports.rows(moved.first, moved.received)
+
+    def _run_beside(self, descriptor: int, until: float) -> PacketBatch:
+        """``run`` with several threads, which have all stopped at the end."""
+        assert self._inline is not None
+        program = self._inline.begin()  # which looks for what has changed, for all
+        for each in self._others:
+            each.begin()
+        try:
+            moved = self._run(program, until, descriptor, (0, 0))
+        finally:
+            found = [each.stop() for each in self._others]
+            self._inline.end()
+        self._finish(program, moved)
+        memory = self._ports.divided(self._total)[0][1]
+        rest = [memory.take(np.arange(moved.first, moved.received))]
+        for each, its in zip(self._others, found, strict=True):
+            self._finish(each.program, its)
+            rest.append(each.memory.take(np.arange(its.first, its.received)))
+        return PacketBatch.concatenate(rest)
+
+    def close(self) -> None:
+        """End the other threads."""
+        for each in self._others:
+            each.close()
+        self._others = []
 
     def _forward(self, descriptor: int, until: float) -> PortForwardResult:
         """Forward until something ends it; with records one batch."""
@@ -184,10 +228,12 @@ class PortForwarding:
         descriptor: int,
         rest: tuple[int, int],
     ) -> PortForwardResult:
-        ports, times = self._ports.compiled(), (self._begun, until)
+        times = self._begun, until
+        ports = self._ports.divided(self._total)[0][0] if self._others else self._ports.compiled()
         compiled: Callable[..., _Found] = turns if self._queued is None else queued_turn
         found = compiled(ports, program, times, descriptor, self._ending, rest, self._files)
-        return PortForwardResult(*found)
+        moved = PortForwardResult(*found)
+        return moved._replace(place=moved.place * self._total) if self._others else moved
 
     def _finish(self, program: InlineProgram | InlineQueues, moved: PortForwardResult) -> None:
         """Count what was lost, and send what compiled code did not."""
@@ -209,6 +255,70 @@ class PortForwarding:
                 self._send(left)
         elif moved.error:
             self._ports.fail(moved.place, moved.error)
+
+
+class _SideForwarding:
+    """One more thread of a ``PortForwarding``.
+
+    Args:
+        whole: which it belongs to.
+        number: which of its threads.
+        inline: the program for it.
+        memory: what it receives into.
+        left: called in it when it has come to something that it leaves to Python.
+    """
+
+    def __init__(
+        self,
+        whole: PortForwarding,
+        number: int,
+        inline: InlineSwitch,
+        memory: PacketBatch,
+        left: Callable[[], None],
+    ) -> None:
+        self.memory = memory
+        self._whole, self._number, self._inline, self._left = whole, number, inline, left
+        self._found = PortForwardResult(*[0] * 9)
+        self._waker, self._woken = socket.socketpair()
+        self._is_stopping = False
+        self._thread = SideThread(f"thread {number} of the switch", self._forward, self._after)
+
+    def begin(self) -> None:
+        """Forward, until ``stop``."""
+        self.program = self._inline.begin()
+        self._is_stopping = False
+        self._ports = self._whole._ports.divided(self._whole._total)[self._number][0]
+        self._thread.start()
+
+    def stop(self) -> PortForwardResult:
+        """Stop, and say what was done."""
+        self._is_stopping = True
+        self._waker.send(b"\0")
+        self._thread.wait()
+        self._woken.recv(1)
+        self._inline.end()
+        return self._found
+
+    def close(self) -> None:
+        """End the thread, which has stopped."""
+        self._thread.close()
+        self._waker.close()
+        self._woken.close()
+
+    def _forward(self) -> None:
+        begun, files = self._whole._begun, self._whole._files
+        times = begun, time.monotonic() + _LONGEST
+        found = turns(
+            self._ports, self.program, times, self._woken.fileno(), _NO_PORT, (0, 0), files
+        )
+        result = PortForwardResult(*found)
+        if result.place >= 0:  # among those that this thread receives from
+            result = result._replace(place=self._number + result.place * self._whole._total)
+        self._found = result
+
+    def _after(self) -> None:
+        if not self._is_stopping:
+            self._left()
 
 
 def is_compiled(*, is_logged: bool = False) -> bool:
@@ -249,7 +359,7 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
         ):
             break  # packets that never pause must not keep calls waiting
         received, error, struck = receive_of_ports(
-            ports.sockets, ports.most, ports.frames, ports.port
+            ports.receiving, ports.most, ports.frames, ports.port
         )
         if error != 0:
             return undelivered, lost, error, struck, 0, received, 0, 0, 0
@@ -294,7 +404,7 @@ def queued_turn(  # noqa: PLR0917 - compiled functions are called by position
     while first == received and program.traffic[TRAFFIC_ENTRIES] == 0:
         first = 0
         received, error, struck = receive_of_ports(
-            ports.sockets, ports.most, ports.frames, ports.port
+            ports.receiving, ports.most, ports.frames, ports.port
         )
         if error != 0:
             return 0, 0, error, struck, 0, received, 0, 0, 0

@@ -26,7 +26,13 @@ from innet.core.packets import MAX_PORT, PacketBatch
 from innet.simple_switch import nanomsg, port_forwarding
 from innet.simple_switch.captures import Captures
 from innet.simple_switch.control_log import ControlLog
-from innet.simple_switch.engines import Compilation, choose_engine, parse_config, warm
+from innet.simple_switch.engines import (
+    Compilation,
+    choose_engine,
+    choose_threads,
+    parse_config,
+    warm,
+)
 from innet.simple_switch.log import Log
 from innet.simple_switch.notifications import LearnLists, Notifications
 from innet.simple_switch.open_sockets import OpenSockets
@@ -192,13 +198,26 @@ class SimpleSwitch:
         if not isinstance(self._ports, Ports):
             return False
         if self._forwarding is None or not self._forwarding.fits:
+            self._end_forwarding()
+            is_plain = not (self._logs_packets or self._captures or self.cpu_port is not None)
+            ports = len(self.options.interfaces) if is_plain else 1
+            threads, reason = choose_threads(switch.program, self.options.threads, ports)
+            many = "1 thread forwards" if threads == 1 else f"{threads} threads forward"
+            self.log("info", f"{many}: {reason}")
             self._forwarding = PortForwarding(
                 *(self._ports, switch, self._begun / _NANOSECONDS, self.cpu_port, self._send),
                 write_log=self._write_log if self._logs_packets else None,
                 is_late=not self.log.is_flushed,
                 captures=self._captures,
+                threads=threads,
+                left=self._server.wake,
             )
         return self._forwarding.works
+
+    def _end_forwarding(self) -> None:
+        if self._forwarding is not None:
+            self._forwarding.close()
+        self._forwarding = None
 
     def _is_loop_compiled(self) -> bool:
         return port_forwarding.is_compiled(is_logged=self._logs_packets)
@@ -308,6 +327,7 @@ class SimpleSwitch:
 
     def _close(self) -> None:
         self._server.close()
+        self._end_forwarding()
         if self._compilation is not None:
             self._compilation.stop()
         if self._captures is not None:
@@ -345,7 +365,7 @@ class SimpleSwitch:
         if self.switch is None and isinstance(self._ports, FilePorts):
             self._ports.start()
         self.switch, self.config = switch, config
-        self._forwarding = None
+        self._end_forwarding()
         self._needs_times = self._is_timed = reads_enqueue_time(document)
         self.learning = LearnLists(program, self._digest)
         pipelines = document.get("pipelines", [])
@@ -397,7 +417,7 @@ class SimpleSwitch:
             self._log_packets(self.switch, parse_config(self.config), "jit")
         else:
             self.switch.use_engine("jit")
-        self._forwarding = None
+        self._end_forwarding()
         warm(self.switch)
         self.log("info", "The compiled program runs packets")
 
@@ -455,7 +475,7 @@ class SimpleSwitch:
             self._log_packets(switch, parse_config(self.config), before.engine_name)
             self._log_defaults(switch)
         self.switch = switch
-        self._forwarding = None
+        self._end_forwarding()
         self.learning = LearnLists(switch.program, self._digest)
 
     def elapsed(self) -> int:

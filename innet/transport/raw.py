@@ -90,6 +90,7 @@ class CompiledInterfaces(NamedTuple):
     Attributes:
         poll: a descriptor that is readable when a packet has arrived.
         sockets: (k, 2): descriptors and their ports, by place.
+        receiving: (j, 2): those of them that are received from.
         places: (m,) int64: the place of each port, -1 where there is none.
         most: most packets received from a socket at once.
         frames: buffers for what arrives.
@@ -100,12 +101,50 @@ class CompiledInterfaces(NamedTuple):
 
     poll: int
     sockets: NDArray[np.int64]
+    receiving: NDArray[np.int64]
     places: NDArray[np.int64]
     most: int
     frames: FrameBuffers
     port: NDArray[np.int32]
     names: NDArray[np.uint8]
     transmission: Transmission
+
+
+class _PortsOfThread:
+    """What one of several threads receives into, and sends by.
+
+    Args:
+        rows: most packets that it receives at once.
+        stride: bytes of each.
+    """
+
+    def __init__(self, rows: int, stride: int) -> None:
+        inbox, self._outbox = Inbox(rows, stride), Outbox()
+        self.memory = PacketBatch(inbox.data, *np.zeros((2, rows), np.int32))
+        self._frames = inbox.frames(self.memory.length)
+        self._inbox = inbox
+        self._epoll: select.epoll | None = None
+
+    def open(self, sockets: NDArray[np.int64]) -> None:
+        """Receive from these sockets, of which each has its port behind it."""
+        self._sockets, self._epoll = sockets.copy(), select.epoll()
+        for descriptor in sockets[:, 0].tolist():
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def compiled(self, whole: CompiledInterfaces) -> CompiledInterfaces:
+        assert self._epoll is not None
+        return whole._replace(
+            poll=self._epoll.fileno(),
+            receiving=self._sockets,
+            frames=self._frames,
+            port=self.memory.port,
+            transmission=self._outbox.transmission,
+        )
+
+    def close(self) -> None:
+        if self._epoll is not None:
+            self._epoll.close()
+            self._epoll = None
 
 
 class Ports:
@@ -147,6 +186,8 @@ class Ports:
         self._ports: dict[int, int] = {}  # by file descriptor
         self._stride = 0
         self._compiled: CompiledInterfaces | None = None
+        self._parts: list[_PortsOfThread] = []
+        self._divided: CompiledInterfaces | None = None  # which the parts are of
         try:
             for port, interface in interfaces.items():
                 self.interfaces[port] = interface
@@ -264,10 +305,12 @@ class Ports:
     def compiled(self) -> CompiledInterfaces:
         """For compiled code, valid until the interfaces change."""
         if self._compiled is None:
-            sockets = [(sock.fileno(), port) for port, sock in self._sockets.items()]
+            listed = [(sock.fileno(), port) for port, sock in self._sockets.items()]
+            sockets = np.array(listed, np.int64).reshape(-1, 2)
             self._compiled = CompiledInterfaces(
                 self._epoll.fileno(),
-                np.array(sockets, np.int64).reshape(-1, 2),
+                sockets,
+                sockets,
                 self._places,
                 _PER_PORT,
                 self._frames,
@@ -276,6 +319,22 @@ class Ports:
                 self._outbox.transmission,
             )
         return self._compiled
+
+    def divided(self, threads: int) -> list[tuple[CompiledInterfaces, PacketBatch]]:
+        """For compiled code on several threads: each receives from some of the interfaces, and
+        sends to all; and the memory of what each receives. Valid until the interfaces change.
+        """
+        whole = self.compiled()
+        if self._divided is not whole or len(self._parts) != threads:
+            self._divided = whole
+            shape = self._inbox.data.shape
+            for each in self._parts:
+                each.close()
+            kept = [x for x in self._parts if x.memory.data.shape == shape][:threads]
+            self._parts = kept + [_PortsOfThread(*shape) for _ in range(threads - len(kept))]
+            for number, each in enumerate(self._parts):
+                each.open(whole.sockets[number::threads])
+        return [(each.compiled(whole), each.memory) for each in self._parts]
 
     def lose(self, count: int) -> None:
         """Count packets for which an interface's queue had no room."""
@@ -297,6 +356,8 @@ class Ports:
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def close(self) -> None:
+        for part in self._parts:
+            part.close()
         for each in self._sockets.values():
             each.close()
         self._epoll.close()

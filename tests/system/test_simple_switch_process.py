@@ -217,6 +217,39 @@ def test_interfaces_that_go_come_back(cables, switch, engine):
     assert running.end() == 0
 
 
+def test_ports_are_forwarded_by_threads_of_their_own(cables, switch):
+    """Packets of a port stay in order; calls of the control plane and interfaces that go come
+    between.
+    """
+    running = switch("--engine", "jit", "-L", "info", "--threads", "2")
+    running.commands(*COMMANDS)
+    running.wait_for("2 threads forward: packets share no state")
+    client = ThriftClient(running.port)
+    with tap(cables[0]) as near, tap(cables[2]) as far:
+        assert passes(near, far)
+        assert passes(far, near, 0, BACK)
+        for begin in (1, 301, 601):
+            numbers = range(begin, begin + 300)
+            for number in numbers:
+                near.send(frame(number))
+                far.send(BACK + frame(number)[len(HEADER) :])
+                if number % 50 == 0:
+                    client.call("statistics")
+            assert [far.recv(2048) for _ in numbers] == [frame(number) for number in numbers]
+            back = [BACK + frame(number)[len(HEADER) :] for number in numbers]
+            assert [near.recv(2048) for _ in numbers] == back
+        counts = json.loads(client.call("statistics"))
+        assert (counts["packets_in"], counts["packets_out"]) == (1802, 1802)
+        ip(f"link set {cables[3]} down")
+        running.wait_for("port 2 is down")
+        ip(f"link set {cables[3]} up")
+        running.wait_for("port 2 is up")
+        assert passes(near, far, 5)
+        assert passes(far, near, 6, BACK)
+    client.close()
+    assert running.end() == 0
+
+
 @pytest.fixture
 def ports(cables):
     """Those of the switch (1, 2), and of the hosts (3, 4)."""

@@ -1,6 +1,7 @@
 """Workers and a switch service that are killed again and again: no wrong sum, no hang, no growth.
 
     python -m benchmarks.soak [--seconds 600] [--every 60] [--codec lhc] [--transport shm]
+        [--threads 2]
 
 A switch service and worker processes sum without end. Every ``--every`` seconds one worker is
 killed (SIGKILL) and started anew, and half of that later the switch, at the same port. The last
@@ -189,7 +190,7 @@ class Stats:
 class Soak:
     """The processes, and what they say."""
 
-    def __init__(self, workers: int, load: Load, values: int) -> None:
+    def __init__(self, workers: int, load: Load, values: int, threads: int | None) -> None:
         self.stats = Stats()
         self.lives: list[Life] = []
         self._now: dict[str, Life] = {}
@@ -198,7 +199,7 @@ class Soak:
         self._summed: dict[str, float] = {}  # when each worker last told of sums
         self._killed_at: float | None = time.monotonic()  # as if all had been
         self._load = [load.codec, str(load.size), str(load.pause), load.transport]
-        self._values = values
+        self._values, self._threads_wanted = values, threads
         self._address = f"127.0.0.1:{_free_port()}"
         self.workers = [f"worker {each}" for each in range(workers)]
 
@@ -207,6 +208,8 @@ class Soak:
         if name == "switch":
             command = ["-m", "innet", "switch", "serve", "--listen", self._address]
             command += ["--values-per-packet", str(self._values)]
+            if self._threads_wanted is not None:
+                command += ["--threads", str(self._threads_wanted)]
         else:
             index, count = name.split()[1], str(len(self.workers))
             command = ["-m", "benchmarks.soak", "--as-worker", self._address, index, count]
@@ -314,9 +317,10 @@ def soak(
     load: Load = Load(),
     values: int = 256,
     patience: float = 60.0,
+    threads: int | None = None,
 ) -> Soak:
     """Run it; see above."""
-    run = Soak(workers, load, values)
+    run = Soak(workers, load, values, threads)
     try:
         for name in ("switch", *run.workers):
             run.start(name)
@@ -365,12 +369,13 @@ def main(  # noqa: PLR0917 - options of a command line
     pause: Annotated[float, typer.Option(help="Seconds that workers sleep between sums.")] = 0.0,
     transport: Annotated[str, typer.Option(help="auto, udp or shm.")] = "auto",
     patience: Annotated[float, typer.Option(help="Seconds without a sum that are a hang.")] = 60.0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the switch.")] = None,
 ) -> None:
     """Kill and restart processes for some minutes, compare all sums, and print what happened."""
     # Whoever ends this ends what it has started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     load = Load(codec, size, pause, checked_transport(transport))
-    run = soak(seconds, every, workers=workers, load=load, patience=patience)
+    run = soak(seconds, every, workers=workers, load=load, patience=patience, threads=threads)
     show(run)
     if run.stats.errors:
         raise typer.Exit(1)

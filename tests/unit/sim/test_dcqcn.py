@@ -90,7 +90,7 @@ def into_one_link(senders, rate, most, interval, seconds, seed=1):
         ecn_max_bytes=KMAX,
         ecn_probability=most,
     )
-    begin, looks = 0.1, 250
+    begin, looks = 0.1, 200 if seconds < 1 else 1000
     net.run_until(begin)
     sent, marked, waiting = [packets_up(net, senders)], [net.counts().marked], []
     for end in np.linspace(begin, begin + seconds, BATCHES + 1)[1:]:

@@ -203,8 +203,8 @@ class NetworkSamples(Frozen):
         paused: the part of the time since the sample before in which it did.
 
     Of a baseline with few connections, "0 to 3" is that from host 0 to host 3, or between GPUs, in
-    ``throughput`` its payload that arrived, in ``windows`` and ``rates`` what it may do; 0 where
-    nothing of it is under way.
+    ``throughput`` its payload that arrived, in ``windows`` and ``rates`` what the message of it may
+    do that may do most; 0 where nothing of it is under way.
     """
 
     seconds: tuple[float, ...]

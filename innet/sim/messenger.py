@@ -799,7 +799,9 @@ class Messenger:
         )
 
     def connection_counts(self) -> ConnectionCounts:
-        """How far connections are, and what they may send now; several messages of one add up."""
+        """How far connections are, and what they may send now; of several messages of one, that
+        which may send most.
+        """
         arrays, senders, receivers = self._arrays, self._senders.state, self._receivers.state
         number, count = arrays["connection"], len(arrays["connections"])
         # Step 1: messages that are over, and what has come of others.
@@ -812,16 +814,19 @@ class Messenger:
         partly &= ~over[message]
         np.add.at(received, number[message[partly]], receivers["bytes"][rows[partly]])
         # Step 2: what senders may do.
-        active, rate, window = (np.zeros(count, np.int64) for _ in range(3))
-        np.add.at(active, number[message], 1)
-        np.add.at(rate, number[message], senders["rate"][rows])
-        np.add.at(window, number[message], senders["window"][rows])
+        rate, window = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        np.maximum.at(rate, number[message], senders["rate"][rows])
+        np.maximum.at(window, number[message], senders["window"][rows])
+        is_active = np.zeros(count, np.bool_)
+        is_active[number[message]] = True
         # Step 3: their ends, of those whose ends are different hosts.
         ends = np.zeros((2, count), np.int32)
         ends[0, number], ends[1, number] = arrays["sender"], arrays["receiver"]
         is_away = np.zeros(count, np.bool_)
         is_away[number] = arrays["source"] != arrays["destination"]
-        columns = (*ends, received, active > 0, rate, window)
+        if len(arrays["local_ticks"]) > 0:  # the ends are GPUs
+            is_away[number] = arrays["local_ticks"] < 0
+        columns = (*ends, received, is_active, rate, window)
         return ConnectionCounts(*(each[is_away] for each in columns))
 
     @property

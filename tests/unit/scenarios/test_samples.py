@@ -203,6 +203,18 @@ def test_pauses_and_rates_of_a_baseline_with_dcqcn(tmp_path):
     assert sum(read) == run.simulated.pauses
 
 
+def test_connections_of_gpus_are_those_that_take_the_network():
+    """A ring of two hosts with two GPUs each: half of its messages are local."""
+    record = innet.simulate(
+        workers=4, gpus_per_host=2, size=400_000, network="100g", baselines=["ring"],
+        transport="dcqcn", samples=50,
+    )  # fmt: skip
+    samples = record.baselines["ring"].samples
+    across = {"0 to 3", "1 to 2", "2 to 1", "3 to 0"}
+    assert set(samples.rates) == across == set(samples.throughput) - {"workers"}
+    assert {max(rates) for rates in samples.rates.values()} == {100e9}
+
+
 def test_pauses_of_a_job_behind_a_slow_trunk():
     network = {
         **SLOW_TRUNK["network"],

@@ -183,14 +183,17 @@ class PortForwarding:
     def _run_beside(self, descriptor: int, until: float) -> PacketBatch:
         """``run`` with several threads, which have all stopped at the end."""
         assert self._inline is not None
-        program = self._inline.begin()  # which looks for what has changed, for all
+        program = self._inline.begin()
         for each in self._others:
             each.begin()
+        for each in self._others:  # when no other takes over what has changed any more
+            each.start()
         try:
             moved = self._run(program, until, descriptor, (0, 0))
         finally:
             found = [each.stop() for each in self._others]
-            self._inline.end()
+            for inline in (self._inline, *(each.inline for each in self._others)):
+                inline.end()
         self._finish(program, moved)
         memory = self._ports.divided(self._total)[0][1]
         rest = [memory.take(np.arange(moved.first, moved.received))]
@@ -276,16 +279,19 @@ class _SideForwarding:
         memory: PacketBatch,
         left: Callable[[], None],
     ) -> None:
-        self.memory = memory
-        self._whole, self._number, self._inline, self._left = whole, number, inline, left
+        self.memory, self.inline = memory, inline
+        self._whole, self._number, self._left = whole, number, left
         self._found = PortForwardResult(*[0] * 9)
         self._waker, self._woken = socket.socketpair()
         self._is_stopping = False
         self._thread = SideThread(f"thread {number} of the switch", self._forward, self._after)
 
     def begin(self) -> None:
+        """Take over what the control plane changed."""
+        self.program = self.inline.begin()
+
+    def start(self) -> None:
         """Forward, until ``stop``."""
-        self.program = self._inline.begin()
         self._is_stopping = False
         self._ports = self._whole._ports.divided(self._whole._total)[self._number][0]
         self._thread.start()
@@ -296,7 +302,6 @@ class _SideForwarding:
         self._waker.send(b"\0")
         self._thread.wait()
         self._woken.recv(1)
-        self._inline.end()
         return self._found
 
     def close(self) -> None:

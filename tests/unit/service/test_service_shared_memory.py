@@ -310,8 +310,10 @@ def test_a_switch_that_is_killed_is_followed_by_another(stack):
 # ------------------------------------------------------------------ workers that scribble
 
 
-def test_what_a_worker_writes_into_its_memory_hurts_nobody_else(service, stack):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_worker_writes_into_its_memory_hurts_nobody_else(stack, threads):
     """Any bytes at any place of it, its indices included, while another job sums."""
+    service = stack.enter_context(serving(threads=threads))
     (scribbler,) = joined(service, stack, 1, job="scribbler", transport="shm")
     pair = joined(service, stack, 2, transport="shm")
     workers = make_workers(pair, "lhc")

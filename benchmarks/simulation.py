@@ -1,6 +1,6 @@
 """How fast simulated time passes: packets over links per second of this machine.
 
-    python -m benchmarks.simulation [--workers 8 64] [--elements 2000000] [--large]
+    python -m benchmarks.simulation [--workers 8 64] [--elements 2000000] [--large] [--forward]
 
 All-reduces of words over one switch and over a tree, at 100 Gbit/s without loss, in full and in
 thin packets, of a number of elements, of half and of a quarter of it: what they take is to be in
@@ -8,6 +8,10 @@ proportion. The first one of a network is not counted: it compiles what this mac
 compiled yet. Beside it, the same all-reduce in memory without time, and the ratio of the two.
 
 ``--large``: 64 workers × 25 MiB in full packets, and 1,024 workers × 25 MiB in thin ones.
+
+``--forward``: what fast-forward saves, which is off in the others. 1,024 workers × 25 MiB in thin
+packets, with it and in full, whose counts and times must be equal; × 1 GiB; and an iteration of
+GPT-3 175B (``gpt3_175b.toml``), whose buckets are simulated once for each size.
 """
 
 from __future__ import annotations
@@ -15,21 +19,28 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from pathlib import Path
 
 import numpy as np
 
+import innet
 from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.sim import PRESETS
 from innet.topology import EmulatedNetwork, Request, make_plan
 
 MEBIBYTES_25 = 25 * 2**20 // 4
+GIBIBYTE = 2**30 // 4
+GPT3 = Path(__file__).parent / "gpt3_175b.toml"
 
 
 def emulation(workers: int, *, thin: bool, timed: bool = True) -> EmulatedNetwork:
     """A network of so many workers."""
     program = "slots" if workers <= 32 else "tree"
     plan = make_plan(program, 64, Request(workers=workers, thin=thin))
-    return EmulatedNetwork(plan, network=PRESETS["100g"] if timed else None)
+    found = EmulatedNetwork(plan, network=PRESETS["100g"] if timed else None)
+    if timed:
+        found.timed.fast_forward = False
+    return found
 
 
 def seconds(net: EmulatedNetwork, elements: int) -> float:
@@ -90,6 +101,45 @@ def large(workers: int, *, thin: bool) -> None:
     )
 
 
+def forward(workers: int) -> None:
+    """Print what all-reduces take with fast-forward and without."""
+    net = emulation(workers, thin=True)
+    simulation = net.timed
+    seconds(net, 640)
+
+    def run(elements: int, *, skipping: bool) -> tuple[float, float, int]:
+        simulation.fast_forward = skipping
+        before, skipped = simulation.counts(), simulation.forwarded.packets
+        begun = time.perf_counter()
+        processor = seconds(net, elements)
+        took = time.perf_counter() - begun
+        passed = simulation.counts().since(before)
+        left = passed.packets - (simulation.forwarded.packets - skipped)
+        how = "fast-forward" if skipping else "in full"
+        print(
+            f"{workers} workers x {elements / 2**18:.0f} MiB, {how}: {took:.2f} s, "
+            f"{processor:.2f} s of processor; {left / 1e6:.1f} of {passed.packets / 1e6:.1f} "
+            "million packets simulated"
+        )
+        return took, passed.ticks, passed.packets
+
+    run(MEBIBYTES_25, skipping=True)  # with memory that no process has used yet
+    fast, *counts = run(MEBIBYTES_25, skipping=True)
+    run(GIBIBYTE, skipping=True)
+    full, *others = run(MEBIBYTES_25, skipping=False)
+    assert counts == others, "a skipped run is not the full one"
+    print(f"fast-forward takes 1/{full / fast:.0f} of the time of the full run")
+    begun = time.perf_counter()
+    record = innet.simulate(
+        model=str(GPT3), workers=workers, program="tree", thin=True, values_per_packet=256
+    )
+    took = time.perf_counter() - begun
+    print(
+        f"an iteration of GPT-3 175B: {took:.1f} s; of {len(record.iterations[0].buckets)} buckets "
+        f"{record.all_reduces} were simulated"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -97,7 +147,11 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=2_000_000, help="of all workers together")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--large", action="store_true", help="25 MiB, 64 and 1,024 workers")
+    parser.add_argument("--forward", action="store_true", help="fast-forward, 1,024 workers")
     arguments = parser.parse_args()
+    if arguments.forward:
+        forward(1024)
+        return
     if arguments.large:
         large(64, thin=False)
         large(1024, thin=True)

@@ -609,7 +609,7 @@ class FastForward:
             if kind is not _Kind.STILL:
                 np.add(word, periods * (after - before), out=word)
         timer = memory.hosts["timer"]
-        timer[timer < FOREVER] += later
+        timer[timer < FOREVER] = b.now + later  # hosts look at their timers anew
         for name in ("begin", "end"):
             memory.state[name] += later
         # Step 2: workers and switches.

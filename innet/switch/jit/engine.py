@@ -88,8 +88,8 @@ class JitEngine:
         self._program = program
         self._recorder = recorder
         self._statistics = np.zeros(len(STATISTICS), np.int64)
-        # At most one is None: the form that no call has needed yet.
-        self._plain: _PlainProgram | None = None
+        # Forms that no call has needed yet are None.
+        self._made_plain: _PlainProgram | None = None
         self._queued: QueuedProgram | None = None
         self._state = state
         # Arrays that live as long as the switch and are never moved.
@@ -113,10 +113,7 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
-        if recorder is not None or needs_queue(program):
-            self._with_queues()
-        else:
-            self._plain = _PlainProgram(_native(program, queued=False), self._statistics)
+        self._has_plain = recorder is None and not needs_queue(program)
         self._beside: list[_PlainProgram] = []  # for other threads, with counters of their own
 
     @staticmethod
@@ -127,6 +124,15 @@ class JitEngine:
         from innet.switch.jit.compiler import reasons_against  # noqa: PLC0415 - as in _native
 
         return reasons_against(program)
+
+    @property
+    def _plain(self) -> _PlainProgram | None:
+        """The form without queues, if the program has one."""
+        if self._made_plain is None and self._has_plain:
+            native = _native(self._program, queued=False)
+            self._made_plain = _PlainProgram(native, self._statistics)
+            self._generation = -1  # its frame lacks the control plane's state
+        return self._made_plain
 
     def process(self, batch: PacketBatch) -> PacketBatch:
         """Run packets in arrival order.
@@ -140,14 +146,14 @@ class JitEngine:
         """
         check_lengths(batch)
         # The plain form knows no packets that are longer than what they carry.
-        is_queued = self._plain is None or batch.extra is not None
+        is_queued = batch.extra is not None or self._plain is None
         if is_queued:
             self._with_queues()
         self._refresh()
         self._statistics.fill(0)
         received = _received(batch)
         with self._counted():
-            if self._plain is not None and not is_queued:
+            if not is_queued and self._plain is not None:
                 clock, room = self._state.time(), max(1, self._replicas.largest)
                 return self._plain.run(received, clock, room, self._hand_over_digests)
             return self._with_queues().run(received, _extra(batch), None, 0, self._room)
@@ -217,7 +223,7 @@ class JitEngine:
         """
         program = self._program
         ages = any(table.support_timeout for table in program.tables)
-        if self._plain is None or ages or uses_digests(program) or backward_jumps(program):
+        if ages or uses_digests(program) or backward_jumps(program) or self._plain is None:
             return None
         if not beside:
             return JitInlineSwitch(self, packets, self._plain)
@@ -248,7 +254,7 @@ class JitEngine:
 
     def _forms(self) -> list[_PlainProgram | QueuedProgram]:
         """All that have frames."""
-        both = (self._plain, self._queued)
+        both = (self._made_plain, self._queued)
         return [*(form for form in both if form is not None), *self._beside]
 
     def _state_arguments(self, form: _PlainProgram | QueuedProgram) -> list[Value]:

@@ -49,11 +49,16 @@ INSTALL := $(PIP) -c $(CONSTRAINTS)
 UNUSED := /(tests?|testing/_internal|mypyc?|contrib|fontTools|lexers|_vendor)/
 COMPILE := $(BIN)/python -m compileall -q -q -j 0 -x '$(UNUSED)' $(VENV)/lib || true
 
+# What first runs need is compiled while their user reads on; a run that needs it meanwhile waits.
+INNET := $(BIN)/python -m innet
+WARM := ($(INNET) allreduce; $(INNET) allreduce --network 100g; $(INNET) simulate) </dev/null >/dev/null 2>&1 &
+
 $(VENV)/.ready: pyproject.toml constraints.txt | environment
 	@echo "Installing innet and its dependencies into $(VENV); this takes about a minute."
 	@$(INSTALL) -e '.[plot]'
 	@$(COMPILE)
 	@touch $@
+	@$(WARM)
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | environment
 	@echo "Installing innet, PyTorch and the tools of the checks into $(VENV): about 2 GB, in a few minutes to a quarter of an hour. pip says nothing meanwhile."

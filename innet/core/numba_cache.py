@@ -305,10 +305,10 @@ class _Files(IndexDataCacheFile):
         self._save_index({**self._load_index(), key: name})
 
     def _load_data(self, name: str) -> Any:
-        return _Reader(io.BytesIO(Path(self._data_path(name)).read_bytes())).load()
+        return _CodeReader(io.BytesIO(Path(self._data_path(name)).read_bytes())).load()
 
 
-class _Reader(pickle.Unpickler):
+class _CodeReader(pickle.Unpickler):
     """Numba's own imports the home of each function that the code contains. For those of Numba and
     NumPy these are modules that only compiling needs, and that take longer than many a run.
     """

@@ -12,20 +12,27 @@ compiled yet. Beside it, the same all-reduce in memory without time, and the rat
 ``--forward``: what fast-forward saves, which is off in the others. 1,024 workers × 25 MiB in thin
 packets, with it and in full, whose counts and times must be equal; × 1 GiB; and an iteration of
 GPT-3 175B (``gpt3_175b.toml``), whose buckets are simulated once for each size.
+
+``--threads``: a ring and halving-doubling of 1,024 hosts on one thread and on as many as there are
+cores, in turn; elapsed seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 import innet
 from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.sim import PRESETS
+from innet.sim.baselines import simulate_messages
+from innet.sim.messages import halving_doubling_all_reduce, ring_all_reduce
 from innet.topology import EmulatedNetwork, Request, make_plan
 
 MEBIBYTES_25 = 25 * 2**20 // 4
@@ -140,6 +147,28 @@ def forward(workers: int) -> None:
     )
 
 
+def beside_one_thread(repeats: int) -> None:
+    """Print what message graphs of 1,024 hosts take on one thread and on all."""
+    for name, graph in (
+        ("ring", ring_all_reduce(1024, 1_000_000)),
+        ("halving-doubling", halving_doubling_all_reduce(1024, 250_000)),
+    ):
+        took: dict[int, list[float]] = {1: [], os.cpu_count() or 1: []}
+        simulated = set()
+        for _ in range(1 + repeats):  # the first one compiles
+            for threads, found in took.items():
+                with mock.patch("os.cpu_count", return_value=threads):
+                    begun = time.perf_counter()
+                    run = simulate_messages(graph, "100g", transport="roce", racks=32, spines=4)
+                    found.append(time.perf_counter() - begun)
+                simulated.add((run.seconds, run.counts.packets))
+        ((_, packets),) = simulated  # the same on any number of threads
+        median = {threads: float(np.median(found[1:])) for threads, found in took.items()}
+        listed = ", ".join(f"{each:.2f} s on {threads}" for threads, each in median.items())
+        ratio = median[1] / median[max(median)]
+        print(f"{name}: {packets / 1e6:.1f} million packets over links, {listed}: {ratio:.2f} x")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -148,9 +177,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--large", action="store_true", help="25 MiB, 64 and 1,024 workers")
     parser.add_argument("--forward", action="store_true", help="fast-forward, 1,024 workers")
+    parser.add_argument("--threads", action="store_true", help="on one, and on one for each core")
     arguments = parser.parse_args()
     if arguments.forward:
         forward(1024)
+        return
+    if arguments.threads:
+        beside_one_thread(arguments.repeats)
         return
     if arguments.large:
         large(64, thin=False)

@@ -1727,10 +1727,16 @@ class _NetworkMemory:
         self.states[name] = address_of(array)
 
     def share(self, cards: int = 1) -> None:
-        """Give each part its nodes; those of the same host's ``cards`` are of one part."""
+        """Give each part its nodes: hosts and their switch, which have most to do with each other;
+        and those of the same host's ``cards``.
+        """
         switches, parts = len(self.switches), len(self.states)
-        nodes = np.arange(len(self.nodes))
-        part = np.where(nodes < switches, nodes, (nodes - switches) // cards) % parts
+        leaf = self.links["switch"][self.hosts["up"]]
+        first = np.arange(len(leaf)) // cards * cards
+        _, place = np.unique(leaf[first] * len(leaf) + first, return_inverse=True)
+        part = np.arange(switches + len(leaf)) % parts  # of switches without hosts
+        part[switches:] = place * parts // (place.max(initial=0) + 1)
+        part[leaf[::-1]] = part[: switches - 1 : -1]  # that of a switch's first host
         order = np.argsort(part, kind="stable")
         self.keep("order", order)
         self.keep("first_node", np.searchsorted(part[order], np.arange(parts + 1)))

@@ -21,13 +21,14 @@ from innet.sim.atomic import add, load, replace
 from innet.switch.inline import call_at
 
 _LINE = 8  # words of a cache line
-OPEN, RUN, OVER, THREADS, SLEEP, STEALS, BEGUN = (_LINE * 8 * line for line in range(7))
+OPEN, RUN, OVER, THREADS, YIELD, SLEEP, STEALS, BEGUN = (_LINE * 8 * line for line in range(8))
 """Where words of a team begin, in bytes: the number of the window that is open, from 1 on; parts
-that were run, in all windows; whether no window follows; threads; the address of the C function
-that lets one sleep for microseconds; whether threads take each other's parts; and the window that
-each part was begun in last."""
+that were run, in all windows; whether no window follows; threads; the addresses of the C functions
+that let others run, and that let one sleep for microseconds; whether threads take each other's
+parts; and the window that each part was begun in last."""
 
-_SPINS = 1 << 14  # looks at a word, before a thread sleeps in between: some tens of microseconds
+_LOOKS = 1 << 10  # at a word, before a thread lets others run in between: some microseconds
+_YIELDS = 1 << 7  # how often it does, before it sleeps in between
 _NAP = 20  # microseconds
 
 
@@ -40,9 +41,10 @@ def make_team(threads: int, parts: int, *, steals: bool = True) -> NDArray[np.in
         steals: whether a thread takes parts of others.
     """
     words = np.zeros((BEGUN // 8) + _LINE * parts, np.int64)
-    sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
-    for word, value in ((THREADS, threads), (SLEEP, sleep or 0), (STEALS, int(steals))):
-        words[word // 8] = value
+    words[THREADS // 8], words[STEALS // 8] = threads, steals
+    library = ctypes.CDLL(None)
+    for word, function in ((YIELD, library.sched_yield), (SLEEP, library.usleep)):
+        words[word // 8] = ctypes.cast(function, ctypes.c_void_p).value or 0
     return words
 
 
@@ -68,8 +70,10 @@ def end_part(team: int) -> None:
 @njit(cache=True, inner=True, nogil=True)
 def _pause(team: int, looks: int) -> None:
     """Wait a little, after so many looks in vain."""
-    if looks >= _SPINS:
+    if looks >= _LOOKS + _YIELDS:
         call_at(load(team + SLEEP), _NAP)
+    elif looks >= _LOOKS:
+        call_at(load(team + YIELD), 0)
 
 
 @njit(cache=True, nogil=True)

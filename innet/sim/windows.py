@@ -108,7 +108,7 @@ def _run_parts(states: Records, window: int, thread: int) -> None:
     threads, turns = int_at(team, THREADS // 8), parts + parts * int_at(team, STEALS // 8)
     for turn in range(turns):
         part = turn if turn < parts else turns - 1 - turn
-        is_own = part % threads == thread
+        is_own = part * threads // parts == thread
         if is_own != (turn < parts) or not takes_part(team, part, window):
             continue
         state = states[part]

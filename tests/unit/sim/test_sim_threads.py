@@ -13,8 +13,8 @@ import innet
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.scenarios.traffic import simulate_traffic
-from innet.sim import simulation
-from innet.sim.baselines import simulate_messages
+from innet.sim import Network, simulation
+from innet.sim.baselines import leaf_spine, simulate_messages
 from innet.sim.captures import LinkCaptures
 from innet.sim.flows import Flow
 from innet.sim.gpu_hosts import GpuHosts, gpu_hierarchical_all_reduce, gpu_tree_all_reduce
@@ -25,6 +25,7 @@ from innet.sim.messages import (
     ring_all_reduce,
     together,
 )
+from innet.sim.transport import transport_of
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 
@@ -249,3 +250,27 @@ def test_threads_change_nothing_with_stamped_packets_and_copies_of_them(monkeypa
     first, *others = on_threads(monkeypatch, run)
     assert all(other == first for other in others)
     assert all(flow.received > 5 * flow.sent for flow in first[0])
+
+
+def test_threads_change_nothing_in_captures_of_messages(monkeypatch, tmp_path):
+    """Two cards of each of three hosts, of which each rack has three."""
+    gpus = GpuHosts(3, 4, 2)
+    graph = gpu_tree_all_reduce(gpus, 30_000)
+    switches, cables = leaf_spine(6, 2)
+
+    def run():
+        net = simulation.Simulation(
+            Network(loss=0.002),
+            simulation.FrameSize(1500, 1500),
+            dict.fromkeys(switches),
+            cables,
+            6,
+        )
+        captures = LinkCaptures(net, tmp_path)
+        group = net.launch_messages(graph, transport_of("roce"), gpus)
+        assert net.wait() == group
+        assert captures.packets == net.counts().packets
+        return [path.read_bytes() for path in captures.files]
+
+    first, *others = on_threads(monkeypatch, run)
+    assert all(other == first for other in others)

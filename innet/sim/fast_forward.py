@@ -6,7 +6,7 @@ Where it is the state of an earlier look, but for the time, the numbers of chunk
 counts, all that follows is what followed then. The state is moved on by as many periods as leave
 the end to be simulated, and whoever goes on with the run sees no difference.
 
-Of each word of the state this module says how it may differ between two looks (``_Kind``). What
+Of each word of the state this module says how it may differ between two looks (``_Change``). What
 does not fit is no period. Workers' clocks are floats of seconds: those that stand for whole
 picoseconds are compared and moved as such. Smoothed round trips are not compared, as they decide
 only when a chunk is sent again. So nothing may have waited for as long as the shortest time-out
@@ -81,7 +81,7 @@ _STATISTICS = [field.name for field in fields(Statistics)]
 _MOVED = (DEPARTURE, ENQUEUED, RANK, SLOT_WORD)  # words of entries that differ
 
 
-class _Kind(enum.Enum):
+class _Change(enum.Enum):
     """How a word may differ between two looks that are a period apart."""
 
     STILL = enum.auto()  # not at all
@@ -89,7 +89,7 @@ class _Kind(enum.Enum):
     COUNT = enum.auto()  # by anything, and by as much in each further period
 
 
-class _Workers(NamedTuple):
+class _WorkersLook(NamedTuple):
     """The workers' clients.
 
     Attributes:
@@ -107,7 +107,7 @@ class _Workers(NamedTuple):
     stats: NDArray[np.int64]
 
 
-class _Packets(NamedTuple):
+class _LinkPackets(NamedTuple):
     """The packets on all links, by link, then in the order in which they arrive.
 
     Attributes:
@@ -120,7 +120,7 @@ class _Packets(NamedTuple):
     data: NDArray[np.uint8]
 
 
-class _Waiting(NamedTuple):
+class _WaitingPackets(NamedTuple):
     """What waits in the queues of a switch's program, in the order in which it leaves.
 
     Attributes:
@@ -149,17 +149,17 @@ class _SwitchLook(NamedTuple):
     now: int
     counts: NDArray[np.int64]
     cells: dict[str, NDArray[Any]]
-    waiting: _Waiting
+    waiting: _WaitingPackets
 
 
-class _Look(NamedTuple):
+class _StateLook(NamedTuple):
     """The state at a moment, picoseconds; ``words`` are those of ``FastForward._words``."""
 
     now: int
     words: list[NDArray[np.int64]]
-    workers: _Workers
+    workers: _WorkersLook
     switches: list[_SwitchLook]
-    packets: _Packets
+    packets: _LinkPackets
 
 
 class Forwarded(NamedTuple):
@@ -235,7 +235,7 @@ class FastForward:
         self._signs: dict[int, int] = {}
         self._lag = self._least = self._grain
         self._tried_in = -1
-        self._kept: _Look | None = None
+        self._kept: _StateLook | None = None
         self._is_over = self.is_due = False
 
     def _newest(self) -> int:
@@ -359,30 +359,30 @@ class FastForward:
 
     # ------------------------------------------------------------------ the state
 
-    def _words(self, begun: Sequence[InlineQueues]) -> Iterator[tuple[_Kind, NDArray[np.int64]]]:
+    def _words(self, begun: Sequence[InlineQueues]) -> Iterator[tuple[_Change, NDArray[np.int64]]]:
         """All words of links, hosts, queues and counters, as they stand in memory."""
         memory = self._memory
         for name in ("head", "tail", "packets", "bytes", "busy"):
-            yield _Kind.COUNT, memory.links[name]
-        yield _Kind.TIME, memory.links["free"]
+            yield _Change.COUNT, memory.links[name]
+        yield _Change.TIME, memory.links["free"]
         for name in ("lost", "full", "is_faulty", "is_traced"):
-            yield _Kind.STILL, memory.links[name]
+            yield _Change.STILL, memory.links[name]
         for name in ("worked", "sent", "received", "bytes", "answers"):
-            yield _Kind.COUNT, memory.hosts[name]
+            yield _Change.COUNT, memory.hosts[name]
         for name in ("free", "late", "paced", "start", "flow"):
-            yield _Kind.TIME, memory.hosts[name]
+            yield _Change.TIME, memory.hosts[name]
         for name in ("kind", "group", "drawn", "is_open", "is_closing", "waiting", "resent"):
-            yield _Kind.STILL, memory.hosts[name]
+            yield _Change.STILL, memory.hosts[name]
         for name in ("batch", "waiting", "unconnected", "dropped", "is_recorded"):
-            yield _Kind.STILL, memory.switches[name]
+            yield _Change.STILL, memory.switches[name]
         for switch, program in zip(self._switches, begun, strict=True):
             yield from _words_of(switch, program)
 
-    def _state(self, begun: Sequence[InlineQueues]) -> _Look:
+    def _state(self, begun: Sequence[InlineQueues]) -> _StateLook:
         memory = self._memory
         words = [each.copy() for _, each in self._words(begun)]
         pace = np.array([each[7] for each in self._timers])
-        workers = _Workers(
+        workers = _WorkersLook(
             np.array([each[0] for each in self._slots]),
             np.array([each[1] for each in self._slots]),
             np.array([each[0] for each in self._timers]),
@@ -397,8 +397,8 @@ class FastForward:
             waiting = _waiting(program, running, memory.data.shape[1])
             switches.append(_SwitchLook(switch.traffic_manager.now, counts, cells, waiting))
         links, rows = self._rows()
-        packets = _Packets(links, memory.slots[rows], memory.data[rows])
-        return _Look(self._now, words, workers, switches, packets)
+        packets = _LinkPackets(links, memory.slots[rows], memory.data[rows])
+        return _StateLook(self._now, words, workers, switches, packets)
 
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of each packet on a link: the link, and its slot."""
@@ -411,7 +411,7 @@ class FastForward:
 
     # ------------------------------------------------------------------ is it the same?
 
-    def _is_period(self, a: _Look, b: _Look, begun: Sequence[InlineQueues]) -> bool:
+    def _is_period(self, a: _StateLook, b: _StateLook, begun: Sequence[InlineQueues]) -> bool:
         """Whether the state is that of an earlier look, shifted."""
         ticks, chunks = b.now - a.now, self._lag
         # Of the first chunks some are not measured.
@@ -428,16 +428,16 @@ class FastForward:
         )
 
     def _are_words_alike(
-        self, a: _Look, b: _Look, ticks: int, begun: Sequence[InlineQueues]
+        self, a: _StateLook, b: _StateLook, ticks: int, begun: Sequence[InlineQueues]
     ) -> bool:
         for (kind, _), before, after in zip(self._words(begun), a.words, b.words, strict=True):
-            if kind is _Kind.STILL and not np.array_equal(before, after):
+            if kind is _Change.STILL and not np.array_equal(before, after):
                 return False
-            if kind is _Kind.TIME and not _have_passed(before, after, a.now, ticks):
+            if kind is _Change.TIME and not _have_passed(before, after, a.now, ticks):
                 return False
         return True
 
-    def _are_workers_alike(self, a: _Look, b: _Look, ticks: int, chunks: int) -> bool:
+    def _are_workers_alike(self, a: _StateLook, b: _StateLook, ticks: int, chunks: int) -> bool:
         before, after = a.workers, b.workers
         changes = after.stats - before.stats
         newest = changes[:, Stats.MARKED]
@@ -452,7 +452,7 @@ class FastForward:
             and ((newest == 0) | (newest == chunks)).all()
         )
 
-    def _sent(self, a: _Look, b: _Look, chunk: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _sent(self, a: _StateLook, b: _StateLook, chunk: NDArray[np.int64]) -> NDArray[np.int64]:
         """When workers send chunks, in picoseconds, if they go on as between two looks.
 
         The chunks have the shape (workers, window). From each to one that was sent between the
@@ -471,7 +471,7 @@ class FastForward:
         found += further // self._lag * (b.now - a.now)
         return found
 
-    def _may_expire(self, a: _Look, b: _Look) -> bool:
+    def _may_expire(self, a: _StateLook, b: _StateLook) -> bool:
         """Whether a worker's timer may expire if all go on as between two looks."""
         pace = np.array([each[7] for each in self._timers])
         least = np.minimum(pace[:, PACE_TIMEOUT], pace[:, PACE_LEAST])
@@ -531,7 +531,7 @@ class FastForward:
             found[part] = np.roll(turn, chunks).reshape(2, -1).T.reshape(-1)
         return found
 
-    def _are_packets_alike(self, a: _Packets, b: _Packets, ticks: int, chunks: int) -> bool:
+    def _are_packets_alike(self, a: _LinkPackets, b: _LinkPackets, ticks: int, chunks: int) -> bool:
         if not np.array_equal(a.links, b.links):
             return False
         for name in ("flow", "length", "carried"):
@@ -585,7 +585,7 @@ class FastForward:
         settled = int(self._bounds[-1]) - max(1, _SETTLED - self._window)
         return max(0, (min(end, settled) - 1 - last) // chunks)
 
-    def _skip(self, a: _Look, b: _Look, begun: Sequence[InlineQueues]) -> None:
+    def _skip(self, a: _StateLook, b: _StateLook, begun: Sequence[InlineQueues]) -> None:
         chunks, last = self._lag, int(b.workers.chunk.max())
         periods = self._periods(int(a.workers.chunk.min()), last, chunks)
         if periods * chunks < self._window:  # chunks sent before the period would still wait
@@ -598,7 +598,9 @@ class FastForward:
         left = int(self._bounds[-1]) - last - periods * chunks
         self._is_over = left < 4 * self._window + _SETTLED
 
-    def _move(self, a: _Look, b: _Look, begun: Sequence[InlineQueues], periods: int) -> None:
+    def _move(
+        self, a: _StateLook, b: _StateLook, begun: Sequence[InlineQueues], periods: int
+    ) -> None:
         """Let the state be what it is so many periods later."""
         later, further = periods * (b.now - a.now), periods * self._lag
         memory = self._memory
@@ -606,7 +608,7 @@ class FastForward:
         self._periods_skipped += periods
         self._packets_skipped += periods * int((memory.links["packets"] - a.words[_PACKETS]).sum())
         for (kind, word), before, after in zip(self._words(begun), a.words, b.words, strict=True):
-            if kind is not _Kind.STILL:
+            if kind is not _Change.STILL:
                 np.add(word, periods * (after - before), out=word)
         timer = memory.hosts["timer"]
         timer[timer < FOREVER] = b.now + later  # hosts look at their timers anew
@@ -633,8 +635,8 @@ class FastForward:
     def _move_timers(  # noqa: PLR0917 - one caller
         self,
         index: int,
-        a: _Workers,
-        b: _Workers,
+        a: _WorkersLook,
+        b: _WorkersLook,
         periods: int,
         sent: NDArray[np.float64],
         later: int,
@@ -719,28 +721,30 @@ class FastForward:
         data[:, self._at_checksum : self._at_checksum + 2] = found
 
 
-def _words_of(switch: Switch, program: InlineQueues) -> Iterator[tuple[_Kind, NDArray[np.int64]]]:
+def _words_of(switch: Switch, program: InlineQueues) -> Iterator[tuple[_Change, NDArray[np.int64]]]:
     """The words of a switch's queues and counters."""
     for at, word in enumerate(TRAFFIC_WORDS):
         if word in _TRAFFIC:
             yield _TRAFFIC[word], program.traffic[at : at + 1]
-    yield _Kind.COUNT, program.received
+    yield _Change.COUNT, program.received
     words = switch.traffic_manager.queues
     queues = words[:-SWITCH_WORDS].reshape(-1, QUEUE_WORDS)
     for at in range(QUEUE_WORDS):
         if at != BYTES_MAX:  # it stays what it is
-            yield _QUEUE.get(at, _Kind.STILL), queues[:, at]
+            yield _QUEUE.get(at, _Change.STILL), queues[:, at]
     for at in range(1, SWITCH_WORDS + 1):
-        kind = _Kind.TIME if at == LOOP_FREE else _Kind.STILL
+        kind = _Change.TIME if at == LOOP_FREE else _Change.STILL
         yield kind, words[len(words) - at :][:1]
     for counter in switch.state.counters:
-        yield _Kind.COUNT, counter.view(np.int64)
-    yield _Kind.STILL, switch.state.random_state.view(np.int64)
+        yield _Change.COUNT, counter.view(np.int64)
+    yield _Change.STILL, switch.state.random_state.view(np.int64)
 
 
-_TRAFFIC = {"made": _Kind.COUNT} | dict.fromkeys(("entries", "digested", "pending"), _Kind.STILL)
-_QUEUE = dict.fromkeys((LAST_DEPARTURE, FREE), _Kind.TIME)
-_QUEUE |= dict.fromkeys((MARKED, PRECEDED), _Kind.COUNT)
+_TRAFFIC = {"made": _Change.COUNT} | dict.fromkeys(
+    ("entries", "digested", "pending"), _Change.STILL
+)
+_QUEUE = dict.fromkeys((LAST_DEPARTURE, FREE), _Change.TIME)
+_QUEUE |= dict.fromkeys((MARKED, PRECEDED), _Change.COUNT)
 
 
 def _picoseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -762,7 +766,7 @@ def _words_at(data: NDArray[np.uint8], at: int, count: int) -> NDArray[np.int64]
     return found.astype(np.int64)
 
 
-def _waiting(program: InlineQueues, running: InlineQueueSwitch, size: int) -> _Waiting:
+def _waiting(program: InlineQueues, running: InlineQueueSwitch, size: int) -> _WaitingPackets:
     """What waits in a switch; packets have ``size`` bytes."""
     pool, width = running.pool
     count = int(program.traffic[TRAFFIC_ENTRIES])
@@ -770,10 +774,12 @@ def _waiting(program: InlineQueues, running: InlineQueueSwitch, size: int) -> _W
     order = np.lexsort((entries[:, RANK], entries[:, DEPARTURE]))
     entries = entries[order]
     slots = entries[:, SLOT_WORD]
-    return _Waiting(order, entries, pool.reshape(-1, width)[slots], running.store[slots, :size])
+    return _WaitingPackets(
+        order, entries, pool.reshape(-1, width)[slots], running.store[slots, :size]
+    )
 
 
-def _wait_alike(a: _Waiting, b: _Waiting, ticks: int, chunks: int) -> bool:
+def _wait_alike(a: _WaitingPackets, b: _WaitingPackets, ticks: int, chunks: int) -> bool:
     """Whether the same packets wait, of chunks that are further."""
     if len(a.order) != len(b.order) or len(a.order) == 0:
         return len(a.order) == len(b.order)

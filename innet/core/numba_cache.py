@@ -5,7 +5,7 @@ and makes it again when that file changes. Here it is also made again when a fil
 function's file imports, since what it calls and the constants it uses are compiled into it; and
 where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
 Of several processes that need the same function, one compiles it and the others wait for its code.
-Functions that only compiled code calls are compiled more cheaply (``inner``). An interruption or a
+What compiled code calls is compiled more cheaply (inner functions). An interruption or a
 termination waits until a function is compiled.
 """
 
@@ -58,20 +58,19 @@ def njit(
     /,
     *,
     cache: bool = False,
-    inner: bool = False,  # noqa: ARG001 - all are
     allocates: bool = True,
     **options: Any,
 ) -> Callable[[F], F]:
     """As ``numba.njit``, for a decorator with brackets.
 
+    For compiled functions that call it, it is compiled without what Python calls it by and without
+    its own machine code, which would not be used: a caller's code contains that of what it calls.
+    Where Python calls it too, it is compiled once more.
+
     Args:
         signature: compile for this one, when it is first needed, and for no other; None for
             whatever comes.
         cache: keep the machine code for other processes, where there is a place.
-        inner: for what compiled functions call and Python seldom does. For them it is compiled
-            without what Python calls it by and without its own machine code, which would not be
-            used: a caller's code contains that of what it calls. Python may call it too, and then
-            it is compiled once more.
         allocates: False for a function that makes no arrays and calls none that returns one. Then
             Numba does not count references in it. Where small steps work on tuples of many arrays,
             counting takes most of the time, as it is atomic.

@@ -35,7 +35,7 @@ START, LENGTH, ORIGINAL, TIME, BY = range(5)
 original length, time, and number of its interface."""
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True)
 def _u32(data: NDArray[np.uint8], at: int, big_endian: bool) -> int:
     a, b = np.int64(data[at]), np.int64(data[at + 1])
     c, d = np.int64(data[at + 2]), np.int64(data[at + 3])
@@ -214,7 +214,7 @@ def write_records(  # noqa: PLR0917 - what it touches is what it is given
     return out
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True)
 def _put_u32(out: NDArray[np.uint8], at: int, word: int) -> None:
     for k in range(4):
         out[at + k] = (word >> 8 * k) & 0xFF

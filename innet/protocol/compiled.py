@@ -92,7 +92,7 @@ def _awaited(header: Any, chunk: int, state: int) -> int:
     return _SEQUENCE
 
 
-@njit("u1(u1)", cache=True, inner=True, nogil=True)
+@njit("u1(u1)", cache=True, nogil=True)
 def result_of(operation: Any) -> Any:
     """The operation byte of a chunk's result, by that of the worker's own packet: who has sent
     values for others gets none, and the other way round.

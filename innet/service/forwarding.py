@@ -398,7 +398,7 @@ def forward_batches(  # noqa: PLR0917 - compiled functions are called by positio
             break
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _receive(ports: CompiledPorts, words: NDArray[np.int64], result: NDArray[np.int64]) -> int:
     """Receive frames, and put those of peers into the first rows; ``result`` says how many.
 
@@ -444,7 +444,7 @@ def _receive(ports: CompiledPorts, words: NDArray[np.int64], result: NDArray[np.
     return int(read)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _sleep(ports: CompiledPorts, wake: Wake, words: NDArray[np.int64]) -> bool:
     """Sleep until there are frames; whether nothing else ended it."""
     left = min(wake.until - monotonic(words), _LONGEST_SLEEP)
@@ -458,7 +458,7 @@ def _sleep(ports: CompiledPorts, wake: Wake, words: NDArray[np.int64]) -> bool:
     return bool(found != 0 and found & 4 == 0)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _forward(  # noqa: PLR0917 - likewise
     clock: int,
     ports: CompiledPorts,

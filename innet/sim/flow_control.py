@@ -78,13 +78,13 @@ _IPV4, _DSCP_BYTES = 0x0800, 16
 # ------------------------------------------------------------------ queues of switches
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _priorities(switch: Any) -> int:
     """Queues of each port of a switch."""
     return int(switch.queues // QUEUE_WORDS)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _waits(state: Any, number: int, queue: int, rate: int) -> int:
     """Picoseconds that the packets in a queue of a switch take on its link."""
     switch, program = switch_at(state, number), program_at(state, number)
@@ -104,7 +104,7 @@ def _waits(state: Any, number: int, queue: int, rate: int) -> int:
     return int(took)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _replan(state: Any, number: int, link: int, now: int) -> None:
     """Plan anew when packets that wait for a switch's link leave.
 
@@ -131,7 +131,7 @@ def _replan(state: Any, number: int, link: int, now: int) -> None:
         entries.move_up(waiting, count, queues, most, port)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_program(state: Any, number: int) -> None:
     """Count the bytes of the program's packets in a switch's queues, by the link that they came by.
 
@@ -160,7 +160,7 @@ def _count_program(state: Any, number: int) -> None:
             pausing_at(state, back ^ 1, priority).held_of_program += held
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _step(state: Any, number: int, now: int) -> int:
     """After an event of a switch: pause senders, and resume them; why it cannot, or 0."""
     control, program = control_at(state, number), program_at(state, number)
@@ -199,7 +199,7 @@ def _step(state: Any, number: int, now: int) -> int:
     return 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _note_pause(state: Any, link: int, priority: int, pause: int, now: int) -> bool:
     """Note that a link is paused or resumed; whether that changes something."""
     pausing = pausing_at(state, link, priority)
@@ -214,7 +214,7 @@ def _note_pause(state: Any, link: int, priority: int, pause: int, now: int) -> b
     return True
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _pause_switch(state: Any, number: int, link: int, frame: int, now: int) -> None:
     """A pause frame about a link of a switch has come."""
     if _note_pause(state, link, frame >> 1, frame & 1, now):
@@ -225,7 +225,7 @@ def _pause_switch(state: Any, number: int, link: int, frame: int, now: int) -> N
 # ------------------------------------------------------------------ links of hosts
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _priority(state: Any, row: int) -> int:
     """The priority of a packet on a host's link, as switches tell it."""
     slot = slot_at(state, row)
@@ -239,7 +239,7 @@ def _priority(state: Any, row: int) -> int:
     return int(min(np.int64(data[15]) >> 5, state.classes - 1))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _sort(state: Any, link: int, begin: int) -> None:
     """Sort the packets on a link from place ``begin`` on by when they arrive."""
     wire = link_at(state, link)
@@ -256,7 +256,7 @@ def _sort(state: Any, link: int, begin: int) -> None:
         move(state, spare, first + (at & mask))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _hold(state: Any, link: int) -> None:
     """Let packets of paused priorities that a host has not begun to send wait behind all others."""
     wire = link_at(state, link)
@@ -284,7 +284,7 @@ def _hold(state: Any, link: int) -> None:
     _sort(state, link, begin)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _release(state: Any, link: int, priority: int, now: int) -> None:
     """Let packets of a host's priority go on, one after the other."""
     wire = link_at(state, link)
@@ -306,7 +306,7 @@ def _release(state: Any, link: int, priority: int, now: int) -> None:
     _sort(state, link, begin)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _pause_host(state: Any, host: int, frame: int, now: int) -> None:
     """A pause frame has come to a host."""
     here = host_at(state, host)

@@ -23,7 +23,7 @@ def push(times: Ints, numbers: Ints, size: int, time: int, number: int) -> None:
     times[at], numbers[at] = time, number
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def replace_first(times: Ints, numbers: Ints, size: int, time: int, number: int) -> None:
     """Replace the first pair of a heap of ``size``.
 

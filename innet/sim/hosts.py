@@ -99,7 +99,7 @@ _BACKLOG = 4
 """Full segments that wait at a host's link, at most, before another one is given to it."""
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _set_timer(state: Any, host: int, time: int) -> None:
     """Let a host's timers be looked at, at ``time`` at the latest."""
     host_at(state, host).timer = min(host_at(state, host).timer, time)
@@ -322,7 +322,7 @@ def _room(state: Any, host: int) -> int:
     return int(room)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
     """Send the chunk of a slot; returns when it leaves. There must be room."""
     here, client = host_at(state, host), client_at(state, host)
@@ -370,7 +370,7 @@ def _timers_of(client: Any) -> Any:
     )
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _send_queued(state: Any, host: int, now: int) -> None:
     """Send the chunks that a host may send. There must be room."""
     here, client = host_at(state, host), client_at(state, host)
@@ -448,7 +448,7 @@ def _receive(state: Any, host: int, row: int, now: int) -> None:
         _close(state, host, taken)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _on_timer(state: Any, host: int, now: int) -> int:
     """A host's timers are looked at: chunks are sent again; why they cannot, or 0."""
     here, client = host_at(state, host), client_at(state, host)
@@ -499,7 +499,7 @@ def _schedule_next(state: Any, number: int) -> None:
         flow.next += flow.interval
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _plan_flows(state: Any, host: int) -> None:
     """Set when the next packet of a host's flows is due."""
     soonest = FOREVER
@@ -514,7 +514,7 @@ def plan_host_flows(states: Records, host: int) -> None:
     _plan_flows(states[0], host)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _send_flows(state: Any, host: int, now: int) -> int:
     """Send the packets of flows that are due; why they cannot be sent, or 0."""
     here = host_at(state, host)
@@ -539,7 +539,7 @@ def _send_flows(state: Any, host: int, now: int) -> int:
     return 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
     """Send the next packet of a flow whose packets run the program. There must be room."""
     here, flow = host_at(state, host), flow_at(state, number)
@@ -560,7 +560,7 @@ def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
     written(state, here.up, row)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_packet(state: Any, host: int, row: int, now: int) -> None:
     """A packet of the program reaches a host that only counts."""
     here, carried = host_at(state, host), slot_at(state, row).carried
@@ -595,7 +595,7 @@ def _arrive(state: Any, row: int, now: int) -> None:
 # ------------------------------------------------------------------ messages
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _is_paused(state: Any, link: int) -> bool:
     """Whether priority flow control pauses messages on a link."""
     if state.control == 0:
@@ -604,7 +604,7 @@ def _is_paused(state: Any, link: int) -> bool:
     return bool(pausing_at(state, link, priority).is_paused)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _messages_blocked_by(state: Any, host: int) -> tuple[int, int]:
     """Why a host cannot handle an event of its messages now, and whom that is about."""
     if messenger.is_short(messenger_at(state), host):
@@ -614,7 +614,7 @@ def _messages_blocked_by(state: Any, host: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _receive_message(state: Any, host: int, row: int, now: int) -> tuple[int, int]:
     """A packet of a message comes; why it cannot be handled, and whom that is about."""
     why, which = _messages_blocked_by(state, host)
@@ -629,7 +629,7 @@ def _receive_message(state: Any, host: int, row: int, now: int) -> tuple[int, in
     return why, which
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _on_message_timer(state: Any, host: int, now: int) -> tuple[int, int]:
     """A timer event of a host with messages; likewise."""
     why, which = _messages_blocked_by(state, host)
@@ -645,7 +645,7 @@ def _on_message_timer(state: Any, host: int, now: int) -> tuple[int, int]:
     return why, which
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _send_messages(state: Any, host: int, now: int) -> None:
     """Give a host's link what it takes, and set the host's timer. There must be room."""
     here, m = host_at(state, host), messenger_at(state)

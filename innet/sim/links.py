@@ -82,7 +82,7 @@ def draw(seed: int, stream: int, number: int) -> float:
     return float(word >> np.uint64(11)) * 2.0**-53
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def ring_room(wire: Any) -> int:
     """How many packets a LINK can take before its ring is full."""
     room = wire.mask + 1 - (wire.tail - wire.head)
@@ -91,7 +91,7 @@ def ring_room(wire: Any) -> int:
     return int((room - 1) // 2 if wire.is_faulty else room)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _is_down(state: Any, link: int, time: int) -> bool:
     for at in range(link_at(state, link).outages, state.outage_count):
         outage = outages_view(state.outages, MANY)[at]
@@ -102,7 +102,7 @@ def _is_down(state: Any, link: int, time: int) -> bool:
     return False
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def transmit(  # noqa: PLR0917 - compiled functions are called by position
     state: Any, link: int, length: int, carried: int, flow: int, now: int
 ) -> int:
@@ -166,7 +166,7 @@ def written(state: Any, link: int, row: int) -> None:
             call_control(state, state.switch_count + host_of(state, link), PUT, link, row, 0)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def host_of(state: Any, link: int) -> int:
     """The host that sends by a link: that to which the other direction leads."""
     return int(link_at(state, link ^ 1).port)
@@ -220,7 +220,7 @@ def put_pause_frame(state: Any, link: int, priority: int, pause: int, now: int) 
     reorder(state, link, wire.tail)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def blocked_by(state: Any, link: int) -> int:
     """Why a link cannot take a packet now: 0, NEEDS_RING or FULL_TRACE."""
     if ring_room(link_at(state, link)) < 1:
@@ -241,7 +241,7 @@ def note(state: Any, link: int, fate: int, now: int, number: int) -> Any:
     return traced
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def is_message(state: Any, slot: Any) -> bool:
     """Whether a packet is one of a message, or an acknowledgement."""
     if state.messenger == 0:
@@ -250,7 +250,7 @@ def is_message(state: Any, slot: Any) -> bool:
     return bool(first <= slot.flow < first + PATHS)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def next_arrival(state: Any, link: int) -> int:
     """When the next packet of a link arrives; FOREVER if none is on it."""
     wire = link_at(state, link)
@@ -262,7 +262,7 @@ def next_arrival(state: Any, link: int) -> int:
 # ------------------------------------------------------------------ faults
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _inject_faults(state: Any, link: int, row: int) -> None:
     """Let faults happen to the packet that was put onto a link last. Its ring must have room."""
     wire, faults = link_at(state, link), faults_view(state.faults, 1)[0]
@@ -289,7 +289,7 @@ def _inject_faults(state: Any, link: int, row: int) -> None:
         reorder(state, link, wire.tail)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _trace_fault(state: Any, link: int, row: int, copy: int) -> None:
     """Note in the trace what faults have made of a copy of its last packet."""
     if not link_at(state, link).is_traced:
@@ -323,7 +323,7 @@ def move(state: Any, source: int, target: int) -> None:
     copy_bytes(data_at(state, target, carried), data_at(state, source, carried), carried)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def reorder(state: Any, link: int, spare: int) -> None:
     """Let the last packet of a link overtake those that arrive later; ``spare`` is a free place."""
     wire = link_at(state, link)
@@ -338,7 +338,7 @@ def reorder(state: Any, link: int, spare: int) -> None:
     move(state, first + (spare & mask), first + (at & mask))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> None:
     """Delay, damage or mark a copy of a packet."""
     faults, slot = faults_view(state.faults, 1)[0], slot_at(state, row)
@@ -374,7 +374,7 @@ def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> No
         slot.length -= cut
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _mark(data: NDArray[np.uint8], length: int) -> bool:
     """Note congestion in an IPv4 packet that may carry it, as ``innet.network.faults.mark``."""
     if length < _ETHERNET_AND_IPV4 or get_number(data, _ETHERTYPE, 2) != 0x0800:

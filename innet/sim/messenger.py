@@ -257,20 +257,20 @@ def next_event(m: Any, host: int) -> int:
     return int(_ints(m.times, _MANY)[port.first]) if port.events > 0 else FOREVER
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def is_short(m: Any, host: int) -> bool:
     """Whether memory is needed before the host's next event."""
     port = _port(m.ports, _MANY)[host]
     return bool(port.spare < 0 or port.timers + _SLACK > m.timer_room)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def has_all(m: Any, host: int) -> bool:
     """Whether all messages to the host were delivered."""
     return bool(_port(m.ports, _MANY)[host].left == 0)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def may_send(m: Any, host: int) -> bool:
     """Whether a message of the host perhaps has a segment to send."""
     return bool(_port(m.ports, _MANY)[host].ready >= 0)
@@ -289,7 +289,7 @@ def begin(messengers: Any) -> None:
             _start_later(m, message, source[message], m.base)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _start_later(m: Any, message: int, source: int, now: int) -> None:
     earliest = _ints(m.earliest, _MANY)[message] + m.base
     _push(m, source, max(now, earliest) + _ints(m.delay, _MANY)[message], 2 * message)
@@ -367,7 +367,7 @@ def _open(m: Any, message: int, host: int, now: int) -> None:
         _begin_message(m, message, host, now)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _has_turn(m: Any, message: int) -> bool:
     """Whether a message may begin; otherwise it waits until others of its connection are done."""
     pair = _pair(m.pairs, _MANY)[_signed(m.connection, _MANY)[message]]
@@ -385,7 +385,7 @@ def _has_turn(m: Any, message: int) -> bool:
     return False
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _give_turn(m: Any, message: int, host: int, now: int) -> None:
     """A message is acknowledged: the first that waits begins, if it may."""
     sizes = _ints(m.size, _MANY)
@@ -463,7 +463,7 @@ def _ready(m: Any, row: int) -> None:
     port.last = row
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _arm(m: Any, row: int, now: int) -> None:
     """See to it that a row's deadline is looked at.
 
@@ -509,7 +509,7 @@ def wake(m: Any, host: int, now: int) -> int:
 # ------------------------------------------------------------------ packets
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def next_packet(m: Any, host: int, now: int, has_room: bool) -> tuple[int, int, int, int, int]:
     """What the host sends now.
 
@@ -604,7 +604,7 @@ def receive(  # noqa: PLR0917 - compiled functions are called by position
         )
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _take_ack(  # noqa: PLR0917 - compiled functions are called by position
     m: Any, host: int, number: int, generation: int, stamp: int, now: int
 ) -> None:

@@ -508,25 +508,25 @@ messengers_view, calls_view = viewer(MESSENGER), viewer(CALL)
 # ------------------------------------------------------------------ where things are
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def link_at(state: Any, link: int) -> Any:
     """A LINK, by number; the functions below are alike."""
     return links_view(state.links, MANY)[link]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def host_at(state: Any, host: int) -> Any:
     """A HOST."""
     return hosts_view(state.hosts, MANY)[host]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def switch_at(state: Any, switch: int) -> Any:
     """A SWITCH."""
     return switches_view(state.switches, MANY)[switch]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def flow_at(state: Any, flow: int) -> Any:
     """A FLOW."""
     return flows_view(state.flows, MANY)[flow]
@@ -552,13 +552,13 @@ OF_COPIES, OF_HELD, OF_CORRUPTED, OF_TRUNCATED, OF_MARKED = (
 """Counts of faults, for ``count_fault``."""
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_of_flow(state: Any, flow: int, what: int) -> None:
     """One packet more of a flow that was dropped, lost or duplicated, on any link or switch."""
     add(state.flows + flow * _FLOW_BYTES + _FLOW_COUNTS + what, 1)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_delay(state: Any, flow: int, which: int, delay: int) -> None:
     """A packet of a flow has come to any host; of copies the one that took longest is noted."""
     begin = state.flows + flow * _FLOW_BYTES
@@ -570,55 +570,55 @@ def count_delay(state: Any, flow: int, which: int, delay: int) -> None:
         raise_to(state.log + 8 * (log + which), delay)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_fault(state: Any, what: int) -> None:
     """One fault more, on any link."""
     add(state.faults + _FAULT_COUNTS + what, 1)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def client_at(state: Any, host: int) -> Any:
     """A host's CLIENT."""
     return clients_view(state.clients, MANY)[host]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def program_at(state: Any, switch: int) -> Any:
     """A switch's PROGRAM."""
     return programs_view(state.programs, MANY)[switch]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def slot_at(state: Any, row: int) -> Any:
     """A SLOT."""
     return slots_view(state.slots, MANY)[row]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def waiting_at(state: Any, switch: int, at: int) -> Any:
     """A WAITING of a switch, by its place in the heap."""
     return waiting_view(state.waiting, MANY)[switch * state.waiting_room + at]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def control_at(state: Any, node: int) -> Any:
     """A node's CONTROL."""
     return controls_view(state.controls, MANY)[node]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def pausing_at(state: Any, link: int, priority: int) -> Any:
     """A link's PAUSING of a priority."""
     return pausing_view(state.pausing, MANY)[link * state.classes + priority]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def int_at(address: int, at: int) -> int:
     """A number of an array of int64."""
     return int(ints_view(address, MANY)[at])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def data_at(state: Any, row: int, length: int) -> Any:
     """The bytes of a slot."""
     return bytes_view(state.data + row * state.stride, length)
@@ -650,7 +650,7 @@ def get_number(data: NDArray[np.uint8], at: int, size: int) -> int:
     return number
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def messenger_at(state: Any) -> Any:
     """The MESSENGER."""
     return messengers_view(state.messenger, 1)[0]

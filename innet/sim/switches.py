@@ -97,7 +97,7 @@ _WAITING_BYTES = WAITING.itemsize
 # ------------------------------------------------------------------ packets of flows that wait
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _is_before(a: Any, b: Any) -> bool:
     return bool(a.time < b.time or (a.time == b.time and a.serial < b.serial))
 
@@ -114,7 +114,7 @@ def _push_waiting(heap: Records, size: int) -> None:
         at = above
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _swap_waiting(heap: Records, a: int, b: int) -> None:
     x, y = heap[a], heap[b]
     x.time, y.time = y.time, x.time
@@ -151,7 +151,7 @@ def _pop_waiting(heap: Records, size: int) -> None:
 # ------------------------------------------------------------------ switches
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _egress_link(state: Any, number: int, port: int) -> int:
     """The link behind a port of a switch, or -1."""
     return int_at(state.ways, number * PORTS + port) if 0 <= port < PORTS else -1
@@ -191,7 +191,7 @@ def _egress(state: Any, number: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _route(state: Any, number: int, slot: Any, now: int) -> int:
     """The port by which a switch sends a packet of a flow; of several by ``network.BALANCING``."""
     flow = slot.flow
@@ -240,7 +240,7 @@ def _balanced(  # noqa: PLR0917 - by position
     return choice
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _trims(state: Any, slot: Any) -> bool:
     """Whether switches cut a packet to its header where its queue is full."""
     return bool(is_message(state, slot) and messenger_at(state).trims)
@@ -355,7 +355,7 @@ def move_up(state: Any, number: int) -> None:
             _push_waiting(heap, at)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
     """Prepare the merging of a switch's links: those with packets of the window, as a heap."""
     size = 0
@@ -368,7 +368,7 @@ def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
     return size
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def next_departure(state: Any, number: int) -> int:
     """When the next packet leaves a switch's program; FOREVER if none waits."""
     program = program_at(state, number)
@@ -377,7 +377,7 @@ def next_departure(state: Any, number: int) -> int:
     return FOREVER
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _run_batch(state: Any, number: int) -> int:
     """Run a switch's batch, or the rest of it; returns what failed, or 0."""
     switch, program = switch_at(state, number), program_at(state, number)
@@ -458,7 +458,7 @@ def _note_changes(state: Any, number: int) -> int:
     return 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _cell(address: int, size: int) -> int:
     """The value of a register's cell of 1, 2, 4 or 8 bytes."""
     if size == 8:
@@ -545,7 +545,7 @@ def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) ->
     return last
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _takes_steps(state: Any, switch: Any) -> bool:
     """Whether one event of a switch is to happen after the other.
 
@@ -561,7 +561,7 @@ def _takes_steps(state: Any, switch: Any) -> bool:
     )
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _run_until(state: Any, number: int, batch: BatchViews, latest: int) -> int:
     """Up to when a switch may run now, in a step if it takes steps."""
     switch = switch_at(state, number)
@@ -581,7 +581,7 @@ def _control(state: Any, number: int) -> int:
     return call_control(state, number, STEP, 0, 0, now)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
     """A switch's events of the window: why it stops, and which link or switch that is about.
 

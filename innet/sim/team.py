@@ -48,26 +48,26 @@ def make_team(threads: int, parts: int, *, steals: bool = True) -> NDArray[np.in
     return words
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def begin_window(team: int) -> int:
     """Open the next window to all threads; returns its number."""
     return int(add(team + OPEN, 1) + 1)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def takes_part(team: int, part: int, window: int) -> bool:
     """Whether the thread that asks is the one to run a part in a window."""
     begun = team + BEGUN + 8 * _LINE * part
     return bool(load(begun) == window - 1 and replace(begun, window - 1, window))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def end_part(team: int) -> None:
     """A part was run."""
     add(team + RUN, 1)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _pause(team: int, looks: int) -> None:
     """Wait a little, after so many looks in vain."""
     if looks >= _LOOKS + _YIELDS:
@@ -99,7 +99,7 @@ def next_window(team: int, seen: int) -> int:
         looks += 1
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def end_windows(team: int) -> None:
     """Let other threads return."""
     add(team + OVER, 1)

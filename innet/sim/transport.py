@@ -467,14 +467,14 @@ def more_rows(
 # ------------------------------------------------------------------ bits of a window
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _has(bits: NDArray[np.uint64], row: int, sequence: int) -> bool:
     """Whether the bit of a segment is set."""
     at = sequence % (64 * bits.shape[1])
     return bool((bits[row, at >> 6] >> np.uint64(at & 63)) & np.uint64(1))
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
     at = sequence % (64 * bits.shape[1])
     bits[row, at >> 6] ^= np.uint64(1) << np.uint64(at & 63)
@@ -483,7 +483,7 @@ def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
 # ------------------------------------------------------------------ DCQCN
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _has_window(rules: Rules) -> bool:
     """Whether the congestion window changes."""
     return bool(rules.congestion == NEWRENO or rules.congestion == DCTCP)  # noqa: PLR1714
@@ -556,7 +556,7 @@ def _pace(flow: Any, rules: Rules, payload: int, now: int) -> None:
 # ------------------------------------------------------------------ the sender
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int) -> None:
     """Begin a message of ``size`` bytes, on a new connection."""
     flow = senders.state[row]
@@ -581,7 +581,7 @@ def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int
     senders.sacked[row, :] = np.uint64(0)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def resume(senders: SenderRows, row: int, connections: Any, connection: int) -> None:
     """Begin a message with its connection's window, round trip and rate; see ``keep``."""
     flow, kept = senders.state[row], connections[connection]
@@ -607,14 +607,14 @@ def keep(senders: SenderRows, row: int, connections: Any, connection: int) -> No
     kept.counted = flow.counted
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def in_flight(senders: SenderRows, row: int) -> int:
     """Segments that were sent, and neither acknowledged nor lost as far as is known."""
     flow = senders.state[row]
     return int(flow.next - flow.una - flow.sacked - flow.lost)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _no_longer_cut(senders: SenderRows, row: int, sequence: int) -> bool:
     """A segment is sent again, or has arrived after all; whether the receiver has its header."""
     flow = senders.state[row]
@@ -651,7 +651,7 @@ def _choose(senders: SenderRows, rules: Rules, row: int) -> int:
     return -1
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tuple[int, int]:
     """What may be sent now, counted as sent: its number, and bytes of payload; or (-1, 0)."""
     flow = senders.state[row]
@@ -702,7 +702,7 @@ def _timeout(flow: Any, rules: Rules) -> int:
     return int(min(wait, rules.max_timeout))
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _arm(flow: Any, rules: Rules, now: int) -> None:
     """Wait from now on, for a probe first if there is one."""
     flow.since = now
@@ -723,7 +723,7 @@ def deadline(senders: SenderRows, rules: Rules, row: int) -> int:
     return int(due)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
     """The deadline has come; returns ``NOTHING``, ``PROBE`` or ``TIMEOUT``."""
     flow = senders.state[row]
@@ -753,7 +753,7 @@ def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
     return TIMEOUT
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _measure(flow: Any, trip: int) -> None:
     """Smooth a round trip, RFC 6298, section 2."""
     if flow.srtt == 0:
@@ -772,7 +772,7 @@ def _reduce(flow: Any, rules: Rules, flight: int) -> None:
         flow.credit = 0
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _acknowledged(senders: SenderRows, row: int, ack: int) -> int:
     """Everything before ``ack`` has arrived; returns how much of it was not known to have."""
     flow = senders.state[row]
@@ -817,7 +817,7 @@ def _repeat(senders: SenderRows, row: int, sequence: int) -> None:
     flow.window = flow.threshold = max(flow.window - 1, 1)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _find_lost(senders: SenderRows, row: int, below: int) -> None:
     """What is before ``below`` and not acknowledged is lost."""
     flow = senders.state[row]
@@ -827,7 +827,7 @@ def _find_lost(senders: SenderRows, row: int, below: int) -> None:
     flow.lost_below = max(flow.lost_below, below)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _answer_to_probe(senders: SenderRows, row: int) -> None:
     """What was sent before a probe that was answered, and is not acknowledged, is lost."""
     flow = senders.state[row]
@@ -862,7 +862,7 @@ def _selected(  # noqa: PLR0917 - by position
     return fresh
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _grow(flow: Any, rules: Rules, fresh: int) -> None:
     """Slow start and congestion avoidance, RFC 5681; by segments, as RFC 3465 counts."""
     if flow.window < flow.threshold:
@@ -930,7 +930,7 @@ def _recover_by_selection(flow: Any, rules: Rules, flight: int) -> None:
     flow.repaired = 0
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def on_ack(  # noqa: PLR0917 - compiled functions are called by position
     senders: SenderRows,
     rules: Rules,
@@ -986,7 +986,7 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
 # ------------------------------------------------------------------ the receiver
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _notifies(flow: Any, rules: Rules, now: int) -> bool:
     """Whether a mark is told: with DCQCN not within ``cnp_interval`` of the last one that was.
 
@@ -1025,7 +1025,7 @@ def on_header(  # noqa: PLR0917 - likewise
     return int(flow.expected), flags | NACK
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def on_segment(  # noqa: PLR0917 - likewise
     receivers: ReceiverRows,
     rules: Rules,

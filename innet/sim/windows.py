@@ -73,7 +73,7 @@ def _plan(state: Any) -> int:
     return first
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _open_window(state: Any, parts: int) -> int:
     """Begin the next window, unless one is open; why there is none, or 0."""
     if state.is_open:
@@ -98,7 +98,7 @@ def _open_window(state: Any, parts: int) -> int:
     return 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _run_parts(states: Records, window: int, thread: int) -> None:
     """Run the parts of a window that no thread has begun: one's own, then others', last first.
 
@@ -126,7 +126,7 @@ def _run_parts(states: Records, window: int, thread: int) -> None:
         end_part(team)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _end_window(states: Records) -> int:
     """End the window if all nodes have done it; NEEDS_PYTHON if not, TRACED if the traces are to be
     taken, or 0.

@@ -433,7 +433,7 @@ def queued_turn(  # noqa: PLR0917 - compiled functions are called by position
     return unknown, missing, error, -1, first, received, done, produced, wanted
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _ends(program: InlineProgram | InlineQueues, produced: int, ending: int) -> bool:
     """Whether Python sends what left the program."""
     if ending == _NO_PORT:
@@ -441,7 +441,7 @@ def _ends(program: InlineProgram | InlineQueues, produced: int, ending: int) -> 
     return ending == _ANY_PORT or bool(np.any(program.out_port[:produced] == ending))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _capture(
     captures: CaptureFiles,
     ports: CompiledInterfaces,

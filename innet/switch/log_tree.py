@@ -328,7 +328,7 @@ class _Passing(NamedTuple):
     number: int
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _put_text(out: Any, at: int, texts: Any, first: int, last: int) -> int:
     """Copy a text; returns where it ends, which may be beyond the output: then it is not copied."""
     end: int = at + last - first
@@ -337,7 +337,7 @@ def _put_text(out: Any, at: int, texts: Any, first: int, last: int) -> int:
     return end
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _put_decimal(out: Any, at: int, value: Any) -> int:
     """Write a uint64."""
     ten = np.uint64(10)
@@ -350,7 +350,7 @@ def _put_decimal(out: Any, at: int, value: Any) -> int:
     return at + digits
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _put_digits(out: Any, at: int, value: Any, digits: int) -> int:
     """Write the last hexadecimal digits of a uint64; 0: as many as it needs."""
     if not digits:
@@ -364,7 +364,7 @@ def _put_digits(out: Any, at: int, value: Any, digits: int) -> int:
     return at + digits
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _put_number(out: Any, at: int, words: Any, first: int, piece: Any) -> int:
     """Write a number whose words begin at ``first``; returns the same."""
     kind, count, mask, more = piece[0], piece[2], piece[3], piece[4]
@@ -390,13 +390,13 @@ def _put_number(out: Any, at: int, words: Any, first: int, piece: Any) -> int:
     return at
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _place_of(passing: _Passing, place: int) -> int:
     """Where the word of a place is."""
     return passing.start + place + (passing.skipped if place >= passing.cut else 0)
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _put_piece(arrays: _Arrays, words: Any, passing: _Passing, piece: Any, at: int) -> int:
     """Write a piece; returns the same, or -1 if an entry has no texts."""
     task, out, kind, place = arrays.task, arrays.out, piece[0], piece[1]
@@ -421,7 +421,7 @@ def _put_piece(arrays: _Arrays, words: Any, passing: _Passing, piece: Any, at: i
     return _put_decimal(out, at, np.uint64(shown))
 
 
-@njit(cache=True, inner=True, allocates=False)
+@njit(cache=True, allocates=False)
 def _write_pass(arrays: _Arrays, words: Any, passing: _Passing) -> int:
     """Write about a pass, and tell ``task`` its leaf."""
     nodes, pieces, task = arrays.nodes, arrays.pieces, arrays.task

@@ -187,13 +187,13 @@ class SwitchRings(NamedTuple):
     lanes: Lanes
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def notify(descriptor: int, words: Words) -> None:
     """Wake who sleeps at the other end of a socket; ``words`` is scratch memory."""
     _send(descriptor, words.ctypes.data, 1, _QUIET)  # a full queue wakes as well
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def drain_notifications(descriptor: int, words: Words) -> None:
     """Take the bytes that have woken this process."""
     for _ in range(_MOST_BELLS):
@@ -201,13 +201,13 @@ def drain_notifications(descriptor: int, words: Words) -> None:
             break
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def must_stop(lanes: Lanes) -> bool:
     """Whether this lane has to stop: the first one stops by itself."""
     return lanes.mine > 0 and load_acquire(lanes.words.ctypes.data + 8 * STOPS) != 0
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _line(lanes: Lanes, lane: int) -> int:
     """The address of a lane's line."""
     return int(lanes.words.ctypes.data + 8 * LINE_WORDS * (lane + 1))
@@ -224,7 +224,7 @@ def wake_lanes(lanes: Lanes, which: int, words: Words) -> None:
                 notify(load_acquire(line + 8 * WAKER), words)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def rings_are_empty(rings: SwitchRings) -> bool:
     """Whether no worker has written a packet that this lane has not seen."""
     table, read = rings.table, rings.read[rings.lanes.mine]
@@ -266,7 +266,7 @@ def wake_up(rings: SwitchRings, rung: bool, words: Words) -> None:
         drain_notifications(rings.bell, words)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _give_back(rings: SwitchRings, which: int) -> None:
     """Tell the worker of a pair how many of its packets all lanes have read."""
     read, count = rings.read, rings.lanes.total
@@ -355,7 +355,7 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
     return row, received, unknown, wrong
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _copy_rows(  # noqa: PLR0917 - compiled functions are called by position
     pair: Words,
     lanes: Lanes,
@@ -410,7 +410,7 @@ def _copy_rows(  # noqa: PLR0917 - compiled functions are called by position
     return index, row, received, wrong, others
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _lane_of(data: NDArray[np.uint8], row: int, offset: int, lanes: Lanes) -> int:
     """The lane that a packet is of."""
     at, shift, mask = lanes.key
@@ -530,7 +530,7 @@ def put_into_rings(  # noqa: PLR0917 - likewise
     return found, lost
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _link(
     port: NDArray[np.int32], rings: SwitchRings, links: Words, heads: Words, tails: Words
 ) -> tuple[int, int]:
@@ -566,7 +566,7 @@ def _link(
     return found, touched
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _fill(  # noqa: PLR0917 - likewise
     pair: Words,
     data: NDArray[np.uint8],
@@ -628,7 +628,7 @@ class WorkerRing(NamedTuple):
     woken: int
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def free_tx_slots(ring: WorkerRing) -> int:
     """How many packets the ring to the switch takes now."""
     state = ring.state
@@ -637,13 +637,13 @@ def free_tx_slots(ring: WorkerRing) -> int:
     return int(ring.rows - (state[MY_WRITTEN] - state[MY_SEEN]))
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def row_of(rows: int, stride: int, index: int, down: bool) -> int:
     """Where a packet begins in the memory, with its length: ``down``, or up."""
     return int(PAGE + ((index & (rows - 1)) + (rows if down else 0)) * stride)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def publish(ring: WorkerRing, written: int, words: Words) -> None:
     """Let the switch see all packets before number ``written``."""
     base = ring.memory.ctypes.data
@@ -654,14 +654,14 @@ def publish(ring: WorkerRing, written: int, words: Words) -> None:
         notify(ring.bell, words)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def arrived(ring: WorkerRing) -> int:
     """How many packets of the switch were not read yet."""
     count = load_acquire(ring.memory.ctypes.data + DOWN_WRITTEN) - ring.state[MY_READ]
     return int(min(max(0, count), ring.rows))
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def release(ring: WorkerRing, count: int) -> None:
     """Give rows back to the switch that were read."""
     ring.state[MY_READ] += count

@@ -261,7 +261,7 @@ def _take(
     return bool(stats[_FLAGS] & state.halts != 0)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _send_queued(
     socket: tuple[int, int, int],
     room: tuple[tuple[NDArray[np.uint8], NDArray[np.int32]], Transmission],
@@ -350,7 +350,7 @@ def poll_rings(
     times[_NOW] = clock[0]
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _write_queued(
     ring: WorkerRing,
     state: ClientState,
@@ -390,7 +390,7 @@ def _write_queued(
     times[_BOUND] = min(times[_BOUND], clock[0] + shortest_wait(timers))
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _read(
     ring: WorkerRing,
     count: int,
@@ -425,7 +425,7 @@ def _read(
     return bool(stats[_FLAGS] & state.halts != 0)
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _due(state: ClientState, watch: Watch, times: NDArray[np.float64]) -> bool:
     """Whether a timer has expired; sets ``times[_BOUND]``, before which none will."""
     times[_BOUND] = min(watch.until, next_deadline(state.slots[1]))

@@ -181,14 +181,14 @@ def monotonic(words: Words) -> float:
     return float(words[0] + 1e-9 * words[1])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def real_time(words: Words) -> int:
     """``time.time_ns``; ``words`` (2,) is scratch memory."""
     _clock_gettime(_CLOCK_REALTIME, words.ctypes.data)
     return int(words[0] * 1_000_000_000 + words[1])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def write_bytes(descriptor: int, content: NDArray[np.uint8]) -> int:
     """Write all bytes to a file; returns errno or 0."""
     done = 0
@@ -203,13 +203,13 @@ def write_bytes(descriptor: int, content: NDArray[np.uint8]) -> int:
     return 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def yield_processor() -> None:
     """Let other threads and processes run (sched_yield)."""
     _sched_yield()
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
     """Sleep until a descriptor is readable or has an error, ``seconds`` have passed, or a signal.
 
@@ -232,7 +232,7 @@ def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
     return int(words[0] >> 48 != 0) | int(words[1] >> 48 != 0) << 1
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def wait_readable_of(descriptors: tuple[int, int, int], seconds: float, words: Words) -> int:
     """As ``wait_readable``, of three descriptors; ``words`` has (5,); 4 means the third."""
     for index in range(3):
@@ -297,7 +297,7 @@ def receive_of_ports(
     return row, number, struck
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _put_tag_back(frames: FrameBuffers, row: int) -> None:
     """Put the VLAN tag, which the kernel took off a frame and passes separately, back into it."""
     told = frames.auxiliary[row]
@@ -452,7 +452,7 @@ def send_packets(  # noqa: PLR0917 - compiled functions are called by position
     return done, lost, 0
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
+@njit(cache=True, nogil=True, allocates=False)
 def _gathered(departure: SendBatch, first: int, most: int, transmission: Transmission) -> int:
     """Make messages of the rows from ``first`` on, as many as fit; returns how many."""
     messages, controls, vectors = transmission

@@ -51,7 +51,7 @@ def _popcount(words: Words) -> int:
     return count
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def list_bits(words: Words, base: int, indices: Ints) -> int:
     """Write base + the index of each set bit, ascending; returns how many there are.
 
@@ -107,7 +107,7 @@ def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
     return found
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _list_few(words: Words, base: int, indices: Ints) -> int:
     """For words that are mostly empty: then a branch is predicted well."""
     found = 0
@@ -141,7 +141,7 @@ def gather_sparse(indices: Ints, integers: Ints, positions: Ints, /) -> Ints:
     return found
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def nonzero_word(integers: Ints, begin: int) -> np.uint32:
     """Bit j tells whether integer begin + j is not zero; bits after the end are 0."""
     if begin + 32 <= integers.size:

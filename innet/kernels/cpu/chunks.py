@@ -160,7 +160,7 @@ def _flag(  # noqa: PLR0917 - compiled functions are called by position
             _set(bitmap, i, threshold_flags_16(x, gradient, i, weight, least))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def largest_of(x: Floats, begin: int, size: int) -> np.int32:
     """The bits of the largest magnitude."""
     largest = np.int32(0)
@@ -173,7 +173,7 @@ def largest_of(x: Floats, begin: int, size: int) -> np.int32:
     return largest
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _set(bitmap: Words, i: int, flags: np.uint64) -> None:
     """Set the bits from bit i on that are set in the flags, of which there are up to 16."""
     turned = flags << np.uint64(i & 31)

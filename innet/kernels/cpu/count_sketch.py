@@ -57,7 +57,7 @@ def _hash(block: int, key: np.uint64) -> np.uint64:
     return mix(np.uint64(block) * GOLDEN + key)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _first_column(z: np.uint64, columns: int) -> int:
     return int(((z & _LOW) * np.uint64(columns)) >> _HALF)
 
@@ -122,7 +122,7 @@ def _estimate(
             _median(strip, part)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _median_of_5(strip: NDArray[np.int32], estimates: Floats) -> None:
     """The median of five: neither the largest nor the smallest of four can be it, so it is the
     median of the two middle ones and the fifth.
@@ -135,7 +135,7 @@ def _median_of_5(strip: NDArray[np.int32], estimates: Floats) -> None:
         estimates[i] = np.float32(middle)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _median(strip: NDArray[np.int32], estimates: Floats) -> None:
     """Odd-even transposition sort of the rows, for all elements of the strip at once."""
     rows, count = strip.shape[0], estimates.size
@@ -151,7 +151,7 @@ def _median(strip: NDArray[np.int32], estimates: Floats) -> None:
         estimates[i] = np.float32(middle[i])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _look_up_singly(cells: Ints, start: int, key: np.uint64, signed: Ints) -> None:
     for i in range(signed.size):
         z = _hash(start + i, key)

@@ -89,7 +89,7 @@ def _block_magnitudes(x: Floats, block: int, largest: Ints) -> None:
         largest[b] = most
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _nearest(
     y: np.float32, drop: np.int32, smallest: np.float32, rounder: np.float32
 ) -> np.float32:
@@ -143,7 +143,7 @@ def _quantize_nearest(  # noqa: PLR0917 - compiled functions are called by posit
             rounded[i] = -integer if y < 0 else integer
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _by_chance(
     bits: np.int32, mantissa: np.int32, least: np.int32, chance: np.uint64
 ) -> tuple[np.int64, np.int32]:
@@ -183,7 +183,7 @@ def _round_by_chance(  # noqa: PLR0917 - compiled functions are called by positi
             rounded[i] = np.copysign(min(value, largest), y)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _power(exponent: np.int32) -> np.float32:
     """2**exponent, a normal number."""
     return float_of_bits((exponent + np.int32(127)) << np.int32(23))

@@ -94,7 +94,7 @@ def _hadamard_inverse(  # noqa: PLR0917 - compiled code takes no keywords
             out[i] = np.float32(np.float64(sums[i]) * steps[b]) + np.float32(0)  # not -0.0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _flip(integers: Ints, first: int, key: np.uint64) -> None:
     """Random signs. ``first`` is the index of the first of them in the whole vector, a multiple of
     32 where there are so many.

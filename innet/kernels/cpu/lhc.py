@@ -86,7 +86,7 @@ def first_word(item: np.uint64, hashing: Hashing) -> np.uint64:
     return mix((item >> hashing[2]) * GOLDEN + hashing[3])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def first_segment(z0: np.uint64, hashing: Hashing) -> np.uint64:
     """The segment of the first row."""
     return ((z0 & _LOW) * np.uint64(hashing[1])) >> _HALF
@@ -118,20 +118,20 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
     return (row << shift) + lane
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def new_strip(size: int, hashing: Hashing) -> Strip:
     """A strip for that number of elements, all element 0."""
     return np.zeros((CELLS + len(hashing[4]), size), np.uint64)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def load_strip(listed: Ints, start: int, count: int, strip: Strip) -> None:
     """Put some of the listed elements into the strip."""
     for b in range(count):
         strip[ITEM, b] = np.uint64(listed[np.uint64(start + b)])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def hash_strip(strip: Strip, hashing: Hashing) -> None:
     """Hash all elements of the strip, including those left from earlier."""
     part, _, shift, _, turns = hashing
@@ -157,13 +157,13 @@ def hash_strip(strip: Strip, hashing: Hashing) -> None:
                 strip[CELLS + j, b] = (strip[CELLS + j, b] << shift) + turned
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def sign_of(z0: np.uint64, j: int) -> np.int64:
     """-1 where the j-th sign says negative, else 0: (v ^ -1) + 1 is -v, without a branch."""
     return -np.int64((z0 >> np.uint64(32 + j)) & _ONE)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _add_all(indices: Ints, integers: Ints, strip: Strip, hashing: Hashing, sketch: Ints) -> None:
     """Add the integers at the indices to their cells."""
     for start in range(0, indices.size, STRIP):
@@ -430,14 +430,14 @@ def _occupy(  # noqa: PLR0917 - compiled functions are called by position
     return True
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _clear_states(begin: int, end: int, sketch: Ints, states: States) -> None:
     """Initialize these cells: no elements, not visited."""
     for c in range(np.uint64(begin), np.uint64(end)):
         states[c] = (np.uint64(sketch[c]) << _HALF) + (_UNSEEN - _ONE)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _element_words(start: int, strip: Strip, words: Words64) -> None:
     """The words, without integers, of elements that are numbered from ``start`` on."""
     for j in range(words.shape[0]):
@@ -535,7 +535,7 @@ def _peel(  # noqa: PLR0917 - compiled functions are called by position
         recovered += int(ready)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _push_singles(  # noqa: PLR0917 - compiled functions are called by position
     begin: int, end: int, states: States, unseen: np.uint64, stack: States, top: np.uint64
 ) -> np.uint64:
@@ -548,7 +548,7 @@ def _push_singles(  # noqa: PLR0917 - compiled functions are called by position
     return top
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _pop_elements(  # noqa: PLR0917 - compiled functions are called by position
     bottom: np.uint64, top: np.uint64, stack: States, order: Ints, own: Range, waiting: Words64
 ) -> np.uint64:
@@ -575,7 +575,7 @@ def _load(waiting: Words64, strip: Strip) -> None:
         strip[ITEM, b] = waiting[0, b]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _signed_words(waiting: Words64, strip: Strip, words: Words64) -> None:
     """The elements' words with their integers: without the sign, and for each cell."""
     for b in range(waiting.shape[1]):
@@ -591,7 +591,7 @@ def _signed_words(waiting: Words64, strip: Strip, words: Words64) -> None:
             words[1 + j, b] = high + (word & _LOW) + (negate & _NEGATED)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _subtract(  # noqa: PLR0917 - compiled functions are called by position
     ready: np.uint64,
     strip: Strip,
@@ -615,7 +615,7 @@ def _subtract(  # noqa: PLR0917 - compiled functions are called by position
     return top
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _prefetch_region(begin: int, end: int, states: States, order: Ints, values: Ints) -> None:
     """Prefetch some states and what belongs to them, since they will be visited in an order that
     the processor cannot predict.
@@ -700,7 +700,7 @@ def _peel_any(order: Ints, hashing: Hashing, states: States, rest: Ints, values:
         order[number] = ~order[number]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _list_singles(states: States, queue: Ints) -> int:
     """Put the cells that hold one element into the queue; returns how many there are."""
     tail = 0
@@ -749,7 +749,7 @@ def _unblock(items: Ints, hashing: Hashing, states: States, asked: Words) -> Non
             _drain(graph, queue, _remove(np.uint64(i), graph, queue, 0), gone)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _drain(graph: Graph, queue: Ints, tail: int, gone: NDArray[np.bool_]) -> None:
     """Peel from the cells in the queue on, without values."""
     head = 0

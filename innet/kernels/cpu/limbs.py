@@ -75,7 +75,7 @@ def _split(words: Ints, exponent: int, bits: int, parts: Ints) -> None:
             _limb(stretch, -150 - exponent - k * bits, bits, parts[k, start : start + _STRETCH])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _limb(words: Ints, base: int, bits: int, part: Ints) -> None:
     mask = np.uint32((1 << bits) - 1)
     least = np.int32(1)
@@ -148,7 +148,7 @@ def _join_many(parts: Ints, bits: int, step: float, values: Floats) -> None:
             values[start + i] = _rounded(rest[i], unit[i])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _carry(part: Ints, bits: int, rest: NDArray[np.int64], limb: Ints) -> None:
     mask = np.int64((1 << bits) - 1)
     for i in range(part.size):
@@ -158,7 +158,7 @@ def _carry(part: Ints, bits: int, rest: NDArray[np.int64], limb: Ints) -> None:
         rest[i] = full >> bits
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _take_in(limb: Ints, bits: int, rest: NDArray[np.int64], unit: NDArray[np.float64]) -> None:
     finer = 2.0**-bits
     for i in range(limb.size):

@@ -105,7 +105,7 @@ def list_sums(  # noqa: PLR0917 - compiled functions are called by position
     return start, found
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def list_between(x: Floats, least: np.uint32, bound: np.uint32, positions: Ints) -> int:
     """Write the places where the magnitude's bits reach ``least``, but not ``bound``; returns how
     many there are.
@@ -435,7 +435,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
     return least + prefix, int(positions[j])
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _descend(count: Ints, digit: int, k: int) -> tuple[int, int]:
     """The digit that the k-th largest has, where the largest has ``digit``; and how many of those k
     have that digit.

@@ -134,44 +134,23 @@ def test_damaged_files_are_made_anew(package: Path) -> None:
     assert run(package) == (2, 1)
 
 
-@pytest.fixture
-def with_inner(package: Path) -> Path:
-    """The package, where the function that is called has a form for that."""
-    source = CALLED.replace("cache=True", "cache=True, inner=True")
-    (package / "called.py").write_text(source)
-    return package
-
-
-def test_an_inner_function_has_no_machine_code(with_inner: Path) -> None:
-    assert run(with_inner) == (2, 0)
-    step, twice = sorted((with_inner / "__pycache__").glob("*.nbc"))
+def test_an_inner_function_has_no_machine_code(package: Path) -> None:
+    assert run(package) == (2, 0)
+    step, twice = sorted((package / "__pycache__").glob("*.nbc"))
     assert step.name.startswith("called.step-")
     assert b"ELF" not in step.read_bytes()
     assert b"ELF" in twice.read_bytes()
-    assert run(with_inner) == (2, 1)
+    assert run(package) == (2, 1)
 
 
-def test_an_inner_function_is_found_by_the_next_caller(with_inner: Path) -> None:
-    run(with_inner)
-    (kept,) = (with_inner / "__pycache__").glob("called.step-*.nbc")
+def test_an_inner_function_is_found_by_the_next_caller(package: Path) -> None:
+    run(package)
+    (kept,) = (package / "__pycache__").glob("called.step-*.nbc")
     before = kept.stat().st_mtime_ns
-    with (with_inner / "caller.py").open("a") as file:
+    with (package / "caller.py").open("a") as file:
         file.write("    print(end='')\n")
-    assert run(with_inner) == (2, 0)
+    assert run(package) == (2, 0)
     assert kept.stat().st_mtime_ns == before
-
-
-def test_an_inner_function_is_not_used_when_what_it_uses_changed(with_inner: Path) -> None:
-    assert run(with_inner) == (2, 0)
-    (with_inner / "constants.py").write_text("STEP = 5\n")
-    assert run(with_inner) == (10, 0)
-
-
-def test_a_damaged_inner_function_is_made_anew(with_inner: Path) -> None:
-    run(with_inner)
-    for each in (with_inner / "__pycache__").glob("*.nb[ic]"):
-        each.write_bytes(each.read_bytes()[:-20])
-    assert run(with_inner) == (2, 0)
 
 
 def _root(x: int) -> int:
@@ -181,7 +160,7 @@ def _root(x: int) -> int:
 
 
 def test_python_may_call_an_inner_function() -> None:
-    root = njit(inner=True)(_root)
+    root = njit()(_root)
     twice = njit()(lambda x: root(root(x)))
     assert twice(16) == 2
     assert root(16) == 4
@@ -254,7 +233,7 @@ def test_a_compiled_function_calls_one_with_a_signature() -> None:
 
 
 def test_an_inner_function_raises_through_its_caller() -> None:
-    root = njit(inner=True)(_root)
+    root = njit()(_root)
     with pytest.raises(ValueError, match="below zero") as caught:
         njit()(lambda x: 1 + root(x))(-3)
     assert caught.value.args == ("below zero",)
@@ -267,7 +246,7 @@ def _root_of_this_test_alone(x: int) -> int:
 
 
 def test_an_inner_function_raises_with_arguments_of_run_time() -> None:
-    root = njit(inner=True)(_root_of_this_test_alone)
+    root = njit()(_root_of_this_test_alone)
     with pytest.raises(ValueError, match="below zero") as caught:
         njit()(lambda x: 1 + root(x))(-3)
     assert caught.value.args == ("below zero", -3)
@@ -281,7 +260,7 @@ def test_it_raises_so_from_disk_as_well(package: Path) -> None:
 
 RAISING = """
 from innet.core.numba_cache import njit
-@njit(cache=True, inner=True)
+@njit(cache=True)
 def root(x):
     if x < 0:
         raise ValueError("below zero", x)

@@ -75,7 +75,7 @@ SIGN = -(1 << 63)
 
 def inlined(function: Function) -> Function:
     """Compile for emitted code: no bounds checks, no Python errors, merged into the caller."""
-    compiled = njit(cache=True, inner=True, boundscheck=False, error_model="numpy", nogil=True)
+    compiled = njit(cache=True, boundscheck=False, error_model="numpy", nogil=True)
     return compiled(function)
 
 

@@ -57,17 +57,20 @@ def main(  # noqa: PLR0917 - options of a command
     load: Annotated[float, typer.Option(help="Of another job, a share of each host's link.")] = 0.0,
     paths: Annotated[str, typer.Option(help="How switches choose paths for messages.")] = "ecmp",
     protocol: Annotated[str | None, typer.Option(help="NCCL's: ll, ll128, simple.")] = None,
+    extra: Annotated[
+        str, typer.Option("--settings", help="More of the network, as pfc=true.")
+    ] = "",
     only: Annotated[list[str] | None, typer.Option(help="Names of rows; repeatable.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Simulate each way, and print how much faster than a ring it is."""
     # Step 1: what all have in common.
-    rate = PRESETS[network].rate
+    rate, more = PRESETS[network].rate, f",{extra}" if extra else ""
     common: dict[str, Any] = {
         "workers": gpus,
         "gpus_per_host": gpus_per_host,
         "size": round(mib * (1 << 20) / 4),
-        "network": f"{network}:host=rdma,trunk_rate={rate:g},paths={paths}",
+        "network": f"{network}:host=rdma,trunk_rate={rate:g},paths={paths}{more}",
         "encode_time": 0.0,
         "decode_time": 0.0,
         "transport": "roce",
@@ -104,7 +107,8 @@ def main(  # noqa: PLR0917 - options of a command
     # Step 3: the table.
     usual = taken.get("ring", max(taken.values()))
     rows = [Row(name, 1e3 * each, "ms", "", usual / each) for name, each in taken.items()]
-    title = f"{mib:g} MiB on {gpus:,} GPUs, {gpus_per_host} a host, {network}, {topology}"
+    given = ", ".join((network, topology, f"paths={paths}", *filter(None, [extra])))
+    title = f"{mib:g} MiB on {gpus:,} GPUs, {gpus_per_host} a host, {given}"
     note = f"{time.perf_counter() - begun:.0f} s to simulate"
     if load:
         note = f"beside packets at {load:.0%} of each link; {note}"

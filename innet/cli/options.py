@@ -74,6 +74,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "pauses": ("--pause",),
     "link_delay": ("--delay",),
     "repeats": ("--seeds", "--repeats"),
+    "fast_forward": ("--fast-forward/--no-fast-forward",),
 }
 _METAVARS: Mapping[str, str] = {
     "pauses": "WORKER:ITERATION:SECONDS",
@@ -567,6 +568,9 @@ def command_line(command: str, model: type[Settings], given: Mapping[str, Any]) 
         if value == default or value is None or (default == () and value == []):
             continue
         option = _NAMES.get(each.name, (f"--{each.name.replace('_', '-')}",))[0]
+        if value is False and "/" in option:
+            words.append(option.split("/")[1])
+            continue
         for one in value if isinstance(value, (list, tuple)) else (value,):
             said = _words_of(option, one)
             if said is None:
@@ -578,7 +582,7 @@ def command_line(command: str, model: type[Settings], given: Mapping[str, Any]) 
 def _words_of(option: str, value: Any) -> list[str] | None:
     """An option with a value; one whose value has parts needs ``--set``, or settings behind it."""
     if not isinstance(value, dict):
-        return [option, shlex.quote(str(value))]
+        return [option] if value is True else [option, shlex.quote(str(value))]
     if option == "--network" and not any(isinstance(each, (dict, list)) for each in value.values()):
         from innet.sim.network import PRESETS
 

@@ -407,7 +407,7 @@ class TestBadInput:
             ({"faults": {"loss": 0.1}}, r"faults is \{'loss': 0.1\}; give innet.network.Faults"),
             ({"faults": 0.1}, "faults is 0.1; give innet.network.Faults"),
             ({"timing": 1.0}, "timing is 1.0; give innet.protocol.Timing"),
-            ({"program": 3}, "unknown program 3. Known: collectives"),
+            ({"program": 3}, "unknown program 3. Known: adaptive-tree"),
             ({"engine": None}, "unknown switch engine None. Known: interpret"),
             ({"layers": 1000}, "the layers are 1000; give a list with the shape of each"),
         ],

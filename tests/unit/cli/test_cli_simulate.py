@@ -53,6 +53,17 @@ def test_json_is_the_record_and_has_equal_simulated_parts_in_two_runs(tmp_path):
     assert first["format"] == "innet.simulation"
 
 
+def test_what_repeats_itself_is_skipped_unless_that_is_switched_off():
+    arguments = ("--thin", "--workers", 2, "--size", 400_000, "--json")
+    skipped, full = (
+        json.loads(innet(*arguments, *given).stdout) for given in ((), ("--no-fast-forward",))
+    )
+    assert skipped["fast_forward"]["packets"] > 0
+    assert full["fast_forward"]["packets"] == 0
+    assert "switched off" in full["fast_forward"]["why"]
+    assert skipped["simulated"] == full["simulated"]
+
+
 def test_the_table_says_what_is_assumed(model):
     text = innet("--model", model, "--iterations", 12, "--bucket-cap-mb", 0.001).stdout
     shown = " ".join(text.split())

@@ -93,26 +93,26 @@ def main() -> None:
     parser.add_argument("--only", help="commands whose name contains this")
     options = parser.parse_args()
     trees = [ROOT] if options.before is None else [options.before.resolve(), ROOT]
-    taken: dict[tuple[str, str], list[list[float]]] = {}
+    heads = ["command", "", *(["before"] if len(trees) > 1 else []), "now", "ratio"]
+    print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|", flush=True)
     chosen = {n: c for n, c in {**COLD, **WARM}.items() if (options.only or "") in n}
     with tempfile.TemporaryDirectory() as folder:
         for name, command in chosen.items():
+            kinds = ("cold", "warm") if name in COLD else ("bytecode", "warm")
+            taken: list[list[list[float]]] = [[[] for _ in trees] for _ in kinds]
             for _ in range(options.repeats):
                 for number, tree in enumerate(trees):
                     cache = Path(folder, f"cache{number}")
                     shutil.rmtree(cache, ignore_errors=True)
                     copy = copied(tree, Path(folder, f"tree{number}"))
-                    runs = ("cold", "warm") if name in COLD else ("bytecode", "warm")
-                    for kind in runs:
-                        rows = taken.setdefault((name, kind), [[] for _ in trees])
+                    for rows in taken:
                         rows[number].append(seconds(command, copy, cache))
-    heads = ["command", "", *(["before"] if len(trees) > 1 else []), "now", "ratio"]
-    print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
-    for (name, kind), rows in taken.items():
-        if kind != "bytecode":
-            middle = [statistics.median(each) for each in rows]
-            cells = [name, kind, *(f"{each:.2f} s" for each in middle)]
-            print("| " + " | ".join([*cells, f"{middle[-1] / middle[0]:.2f}"]) + " |", flush=True)
+            for kind, rows in zip(kinds, taken, strict=True):
+                if kind != "bytecode":
+                    middle = [statistics.median(each) for each in rows]
+                    cells = [name, kind, *(f"{each:.2f} s" for each in middle)]
+                    ratio = f"{middle[-1] / middle[0]:.2f}"
+                    print("| " + " | ".join([*cells, ratio]) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -185,52 +185,34 @@ def simulated(
         window: chunks that a worker may have under way.
         simulation: the network.
     """
+    elements = report.elements
     chunks = (report.packets_sent - report.retransmissions) / max(1, report.workers)
-    queue = simulation.queue_bytes_max()
-    late = round(max(0.0, waited) * SECOND)
+    seconds = counts.ticks / SECOND
+    waited = min(max(0.0, waited), seconds)
+    rate = elements / (seconds - waited) if seconds > waited else 0.0
     return Simulated(
-        **network_fields(report.elements, counts.ticks, late, counts, queue),
+        seconds=seconds,
+        waited=waited,
+        goodput_gbps=32 * rate / 1e9,
+        elements_per_second=rate,
+        packets=counts.packets,
+        bytes=counts.bytes,
+        lost=counts.lost,
+        dropped=counts.dropped,
+        marked=counts.marked,
         retransmissions=report.retransmissions,
-        windows_max=chunks / (window * max(1, report.rounds)),
-        assumed=simulation.assumed,
-        fabric=simulation.fabric,
-    )
-
-
-def network_fields(
-    elements: int, ticks: int, waited: int, counts: NetworkCounts, queue_bytes_max: int
-) -> dict[str, Any]:
-    """Fields of ``Simulated`` about an all-reduce, from the first packet to the last result.
-
-    Args:
-        elements: of the gradient.
-        ticks: picoseconds.
-        waited: the part in which the slowest worker could not send.
-        counts: what the network did in that time.
-        queue_bytes_max: likewise.
-    """
-    waited = min(waited, ticks)
-    rate = elements / (ticks - waited) * SECOND if ticks > waited else 0.0
-    return {
-        "seconds": ticks / SECOND,
-        "waited": waited / SECOND,
-        "goodput_gbps": 32 * rate / 1e9,
-        "elements_per_second": rate,
-        "packets": counts.packets,
-        "bytes": counts.bytes,
-        "lost": counts.lost,
-        "dropped": counts.dropped,
-        "marked": counts.marked,
-        "queue_bytes_max": queue_bytes_max,
-        "pauses": counts.pauses,
-        "paused": counts.longest_pause,
-        "trimmed": counts.trimmed,
-        "utilization": {
-            name: busy / (links * ticks) if ticks else 0.0
+        queue_bytes_max=simulation.queue_bytes_max(),
+        utilization={
+            name: busy / (links * counts.ticks) if counts.ticks else 0.0
             for name, (busy, links) in counts.busy.items()
         },
-        "busiest": counts.busiest(ticks - waited),
-    }
+        busiest=counts.busiest(round((seconds - waited) * SECOND)),
+        windows_max=chunks / (window * max(1, report.rounds)),
+        assumed=simulation.assumed,
+        pauses=counts.pauses,
+        paused=counts.longest_pause,
+        fabric=simulation.fabric,
+    )
 
 
 def comparison(

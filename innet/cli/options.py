@@ -74,7 +74,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "pauses": ("--pause",),
     "link_delay": ("--delay",),
     "repeats": ("--seeds", "--repeats"),
-    "fast_forward": ("--fast-forward/--no-fast-forward",),
+    "fast_forward": (" /--no-fast-forward",),
 }
 _METAVARS: Mapping[str, str] = {
     "pauses": "WORKER:ITERATION:SECONDS",
@@ -569,7 +569,7 @@ def command_line(command: str, model: type[Settings], given: Mapping[str, Any]) 
             continue
         option = _NAMES.get(each.name, (f"--{each.name.replace('_', '-')}",))[0]
         if value is False and "/" in option:
-            words.append(option.split("/")[1])
+            words.append(option.rpartition("/")[2])
             continue
         for one in value if isinstance(value, (list, tuple)) else (value,):
             said = _words_of(option, one)

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from innet.allreduce.report import network_fields
 from innet.core.errors import InputError, UnknownNameError
 from innet.core.registry import split_name
 from innet.core.settings import Settings, SimulateSettings, validate
@@ -488,6 +487,42 @@ def _sent(before: LinkCounts, after: LinkCounts) -> int:
 
 
 _NOTHING = NetworkCounts(0, 0, 0, 0, 0, 0, 0, {}, {})
+
+
+def network_fields(
+    elements: int, ticks: int, waited: int, counts: NetworkCounts, queue_bytes_max: int
+) -> dict[str, Any]:
+    """Fields of ``Simulated`` about an all-reduce, from the first packet to the last result.
+
+    Args:
+        elements: of the gradient.
+        ticks: picoseconds.
+        waited: the part in which the slowest worker could not send.
+        counts: what the network did in that time.
+        queue_bytes_max: likewise.
+    """
+    waited = min(waited, ticks)
+    rate = elements / (ticks - waited) * SECOND if ticks > waited else 0.0
+    return {
+        "seconds": ticks / SECOND,
+        "waited": waited / SECOND,
+        "goodput_gbps": 32 * rate / 1e9,
+        "elements_per_second": rate,
+        "packets": counts.packets,
+        "bytes": counts.bytes,
+        "lost": counts.lost,
+        "dropped": counts.dropped,
+        "marked": counts.marked,
+        "queue_bytes_max": queue_bytes_max,
+        "pauses": counts.pauses,
+        "paused": counts.longest_pause,
+        "trimmed": counts.trimmed,
+        "utilization": {
+            name: busy / (links * ticks) if ticks else 0.0
+            for name, (busy, links) in counts.busy.items()
+        },
+        "busiest": counts.busiest(ticks - waited),
+    }
 
 
 def with_fields(report: Report, fields: Mapping[str, Any]) -> Report:

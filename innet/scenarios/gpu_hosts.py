@@ -15,13 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from innet.allreduce.report import (
-    PacketCounts,
-    Rounds,
-    build_report,
-    network_fields,
-    simulated,
-)
+from innet.allreduce.report import PacketCounts, Rounds, build_report, simulated
 from innet.allreduce.sizes import RoundSizes
 from innet.codecs import build_codec
 from innet.core.errors import InputError
@@ -30,7 +24,7 @@ from innet.core.settings import FaultSettings, SimulateSettings
 from innet.records import Report
 from innet.records.simulation import BackgroundTraffic, NetworkSamples
 from innet.scenarios.background import Background
-from innet.scenarios.baselines import Exchanged, Snapshot, with_fields
+from innet.scenarios.baselines import Exchanged, Snapshot, network_fields, with_fields
 from innet.scenarios.fixed_function import ELEMENT_TYPES, check_ports
 from innet.scenarios.jobs import sizes_of
 from innet.scenarios.samples import Sampler

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from innet._version import __version__
-from innet.allreduce.report import network_fields
 from innet.allreduce.sizes import RoundSizes, modelled_sizes, round_sizes
 from innet.codecs import build_codec
 from innet.core.errors import InputError, StalledError
@@ -733,12 +732,26 @@ def _simulated(
     simulation: Simulation, jobs: Sequence[_Job], runs: Sequence[JobRun], layout: PacketLayout
 ) -> Simulated:
     """What the network did, up to the end of the last all-reduce."""
+    counts, seconds = simulation.counts(), max(run.ends[-1] for run in runs)
     elements = sum(job.settings.size * job.settings.iterations for job in jobs)
-    ticks = round(max(run.ends[-1] for run in runs) * SECOND)
-    queue = simulation.queue_bytes_max()
+    rate = elements / seconds
     return Simulated(
-        **network_fields(elements, ticks, 0, simulation.counts(), queue),
+        seconds=seconds,
+        goodput_gbps=32 * rate / 1e9,
+        elements_per_second=rate,
+        packets=counts.packets,
+        bytes=counts.bytes,
+        lost=counts.lost,
+        dropped=counts.dropped,
+        marked=counts.marked,
         retransmissions=sum(run.retransmissions for run in runs),
+        queue_bytes_max=simulation.queue_bytes_max(),
+        utilization={
+            name: busy / (links * seconds * SECOND) for name, (busy, links) in counts.busy.items()
+        },
+        busiest=counts.busiest(round(seconds * SECOND)),
+        pauses=counts.pauses,
+        paused=counts.longest_pause,
         windows_max=max(
             words / layout.elements / run.window
             for job, run in zip(jobs, runs, strict=True)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from innet._version import __version__
 from innet.allreduce.collective import Collective
-from innet.allreduce.report import network_fields
 from innet.allreduce.sizes import RoundSizes, extrapolated, sampled_sizes
 from innet.codecs import Codec, CodecSpec, build_codec
 from innet.codecs.build import spec_of_unit
@@ -44,6 +43,7 @@ from innet.scenarios.baselines import (
     MessageNetwork,
     Snapshot,
     baselines_of,
+    network_fields,
     with_fields,
 )
 from innet.scenarios.fixed_function import ELEMENT_TYPES, with_fixed_function

@@ -48,7 +48,7 @@ def plain(text):
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_help_shows_all_that_is_written_for_it(path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("COLUMNS", "500")  # so that no help is cut into lines
     shown = plain(CliRunner().invoke(app, [*path, "--help"]).stdout)
     written = [getattr(each, "help", None) for each in COMMANDS[path].params]
     assert [each for each in written if each and plain(each) not in shown] == []

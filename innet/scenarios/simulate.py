@@ -122,6 +122,8 @@ def simulate(
         )
     for each in baselines:
         each.check_hosts(gpu_hosts_of(checked, resolved))
+    if baselines and resolved.trim:  # now, not after the all-reduce before them
+        transport_of(checked.transport).check_trimming()
     run = _SimulationRun(checked, resolved)
     if pcap is not None:
         run.network.capture(Path(pcap))

@@ -695,12 +695,8 @@ class Messenger:
                 f"window_bytes of the transport is {transport.window_bytes}, more than "
                 f"{MOST_WINDOW} segments; give less."
             )
-        if trims and not transport.repeats_what_is_cut:
-            raise InputError(
-                "with trim=true packets are of transports that repeat just what was cut, not with "
-                f"recovery={transport.recovery} and congestion={transport.congestion}; choose "
-                "roce:recovery=selective or dcqcn:recovery=selective, or leave trim out."
-            )
+        if trims:
+            transport.check_trimming()
         self.record = np.zeros(1, MESSENGER)
         self.delivered = np.full(len(graph), -1, np.int64)
         self._arrays: dict[str, NDArray[Any]] = {}

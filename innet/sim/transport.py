@@ -369,10 +369,18 @@ class ReliableTransport:
             trims=0,  # likewise
         )
 
-    @property
-    def repeats_what_is_cut(self) -> bool:
-        """Whether a switch may cut its packets to their headers."""
-        return self.recovery == "selective" and self.congestion in {"fixed", "dcqcn"}
+    def check_trimming(self) -> None:
+        """Refuse a transport whose packets no switch may cut to their headers.
+
+        Raises:
+            InputError: names those that can be cut.
+        """
+        if self.recovery != "selective" or self.congestion not in {"fixed", "dcqcn"}:
+            raise InputError(
+                "with trim=true packets are of transports that repeat just what was cut, not with "
+                f"recovery={self.recovery} and congestion={self.congestion}; choose "
+                "roce:recovery=selective or dcqcn:recovery=selective, or leave trim out."
+            )
 
     def segments(self, size: int) -> int:
         """How many segments a message of ``size`` bytes has; one without payload if it has none."""

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from innet.cli import main
 from innet.cli.app import app
+from innet.core.errors import InputError
 from innet.records import Record
 
 MODEL = """
@@ -62,6 +63,12 @@ def test_what_repeats_itself_is_skipped_unless_that_is_switched_off():
     assert full["fast_forward"]["packets"] == 0
     assert "switched off" in full["fast_forward"]["why"]
     assert skipped["simulated"] == full["simulated"]
+
+
+def test_a_transport_that_cannot_be_cut_is_refused_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("innet.scenarios.simulate._SimulationRun", None)
+    with pytest.raises(InputError, match="choose roce:recovery=selective"):
+        innet("--network", "100g:trim=true", "--baseline", "ring")
 
 
 def test_the_table_says_what_is_assumed(model):
